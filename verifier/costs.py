@@ -304,7 +304,7 @@ def _combine(left: Price, right: Price, sign: int, name: str) -> Price:
         spread = [(price if isinstance(price, tuple) else (price,) * length) for price in (left, right)]
         if len(spread[0]) != len(spread[1]):
             raise ScheduleError(f"costs: lists of {len(spread[0])} and {len(spread[1])} stages do not fit together")
-        result = tuple(a + sign * b for a, b in zip(*spread, strict=True))  # type: ignore[operator]
+        result = tuple(a + sign * b for a, b in zip(*spread, strict=True))
     if any(number < 0 for number in _numbers(result)):
         raise ScheduleError(f"costs.{name}: B is below the part that is given; expected B = I + W with neither negative")
     return result
