@@ -129,7 +129,7 @@ class Block:
     Attributes
     ----------
     kind
-        ``"F"``, ``"I"``, ``"W"``, ``"B"``, or for two parts that overlap their kinds in a fixed order: ``"F&B"``, ``"F&I"``, ...
+        ``"F"``, ``"I"``, ``"W"``, ``"B"``, or for two parts that overlap their kinds in a fixed order: ``"F&B"``, ``"F&I"``.
 
     Raises
     ------
