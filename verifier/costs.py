@@ -181,8 +181,15 @@ class CostModel:
         """Ticks between the end of a producer and the earliest start of its consumer on another rank."""
         if sender == receiver:
             return 0
-        hop = self.hop[sender][receiver] if isinstance(self.hop, tuple) else self.hop
-        return int(hop * self.ticks_per_unit)
+        return self._hop_ticks[sender][receiver] if isinstance(self._hop_ticks, list) else self._hop_ticks
+
+    @cached_property
+    def _hop_ticks(self) -> int | list[list[int]]:
+        """The hop in ticks, worked out once: it is asked for on every edge between ranks."""
+        scale = self.ticks_per_unit
+        if isinstance(self.hop, tuple):
+            return [[int(number * scale) for number in row] for row in self.hop]
+        return int(self.hop * scale)
 
     @cached_property
     def ticks_per_unit(self) -> int:
