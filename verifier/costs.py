@@ -61,6 +61,7 @@ class CostModel:
     release: Fraction = Fraction(0)
     activation: Fraction | PerStage = Fraction(1)
     _ticks: dict[tuple[str, int, int], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _steps: dict[tuple[str, int], int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     # ------------------------------------------------------------------------------------------------- construction
 
@@ -235,11 +236,15 @@ class CostModel:
 
     def activation_steps(self, op: Op) -> int:
         """As :meth:`activation_change`, in whole steps."""
-        size = (
-            self.activation[min(op.stage, len(self.activation) - 1)] if isinstance(self.activation, tuple) else self.activation
-        )
-        share = {"F": Fraction(1), "I": -self.release, "W": self.release - 1}[op.kind]
-        return int(size * share * self.steps_per_activation)
+        key = (op.kind, op.stage)
+        steps = self._steps.get(key)
+        if steps is None:
+            size = self.activation
+            if isinstance(size, tuple):
+                size = size[min(op.stage, len(size) - 1)]
+            share = {"F": Fraction(1), "I": -self.release, "W": self.release - 1}[op.kind]
+            steps = self._steps[key] = int(size * share * self.steps_per_activation)
+        return steps
 
     @cached_property
     def steps_per_activation(self) -> int:

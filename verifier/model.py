@@ -336,7 +336,7 @@ class Limits:
     One number for all ranks, one per rank, or None where there is no limit.
     """
 
-    activations: Fraction | tuple[Fraction, ...] | None = None
+    activations: Fraction | int | tuple[Fraction | int, ...] | None = None
     weights: int | tuple[int, ...] | None = None
 
     def check(self, ranks: int) -> None:
@@ -352,7 +352,7 @@ class Limits:
             if isinstance(value, tuple) and len(value) != ranks:
                 raise ScheduleError(f"limits.{name}: expected one number or {ranks}, one per rank; got {len(value)}")
 
-    def activations_on(self, rank: int) -> Fraction | None:
+    def activations_on(self, rank: int) -> Fraction | int | None:
         """The limit on live activations of one rank."""
         return self.activations[rank] if isinstance(self.activations, tuple) else self.activations
 

@@ -164,6 +164,7 @@ def _dependencies(question: Question) -> Iterator[Witness]:
     timeline, schedule, problem = question.timeline, question.schedule, question.schedule.problem
     if timeline is None:
         return
+    finer = timeline.ticks_per_unit // question.costs.ticks_per_unit
     first: dict[Op, tuple[int, int]] = {}
     for rank, row in enumerate(schedule.order):
         for position, block in enumerate(row):
@@ -177,11 +178,8 @@ def _dependencies(question: Question) -> Iterator[Witness]:
                     place = first.get(earlier)
                     if place is None or (place == (rank, position) and _joined(block, op, earlier)):
                         continue
-                    ready = (
-                        timeline.start[place[0]][place[1]]
-                        + timeline.duration[place[0]][place[1]]
-                        + question.costs.hop_ticks(place[0], rank)
-                    )
+                    hop = question.costs.hop_ticks(place[0], rank) * finer
+                    ready = timeline.start[place[0]][place[1]] + timeline.duration[place[0]][place[1]] + hop
                     if start < ready:
                         yield Witness(
                             f"{schedule.place(rank, position)}: {schedule.text(op)} starts at {_time(timeline, start)}, before "
@@ -229,19 +227,23 @@ def _pairing(question: Question) -> Iterator[Witness]:
     schedule = question.schedule
     for rank, row in enumerate(schedule.order):
         for position, block in enumerate(row):
-            if "&" not in block.kind:
-                continue
-            text = schedule.text(block)
-            if not question.costs.prices_kind(block.kind):
-                fault = (
-                    f"the costs give no price for {block.kind}; give costs.{block.kind.replace('&', '')} or run the two apart"
-                )
+            if "&" in block.kind and not question.costs.prices_kind(block.kind):
+                text, key = schedule.text(block), block.kind.replace("&", "")
+                fault = f"the costs give no price for {block.kind}; give costs.{key} or run the two apart"
                 yield Witness(f"{schedule.place(rank, position)}: {text}: {fault}", rank, position, text)
+    yield from self_dependent(schedule)
+
+
+def self_dependent(schedule: Schedule) -> Iterator[Witness]:
+    """Every overlapped block one part of which needs the other, with the chain of needs."""
+    for rank, row in enumerate(schedule.order):
+        for position, block in enumerate(row):
             chain = self_need(schedule.problem, block)
             if chain:
-                words = " needs ".join(schedule.text(op) for op in chain)
-                fault = f"{words}, which is inside the same block"
-                yield Witness(f"{schedule.place(rank, position)}: {text}: {fault}", rank, position, text)
+                text, words = schedule.text(block), " needs ".join(schedule.text(op) for op in chain)
+                yield Witness(
+                    f"{schedule.place(rank, position)}: {text}: {words}, which is inside the same block", rank, position, text
+                )
 
 
 def self_need(problem: Problem, block: Block) -> tuple[Op, ...]:
@@ -308,11 +310,12 @@ def _activations(question: Question) -> Iterator[Witness]:
         limit = question.limits.activations_on(rank)
         if limit is None:
             continue
+        scale = question.costs.steps_per_activation
         for position, held in _live(question, timeline, rank):
-            if held > limit:
+            if held > limit * scale:
                 text = schedule.text(row[position])
                 yield Witness(
-                    f"{schedule.place(rank, position)}: {text} brings the live activations to {plain(held)}; "
+                    f"{schedule.place(rank, position)}: {text} brings the live activations to {plain(Fraction(held, scale))}; "
                     f"the limit is {plain(limit)}",
                     rank,
                     position,
@@ -324,14 +327,15 @@ def peaks(question: Question) -> tuple[Fraction, ...]:
     """Most activations that each rank holds at any time of the timeline, in stage units."""
     timeline = question.timeline
     assert timeline is not None
+    scale = question.costs.steps_per_activation
     return tuple(
-        max((held for _, held in _live(question, timeline, rank)), default=Fraction(0))
+        Fraction(max((held for _, held in _live(question, timeline, rank)), default=0), scale)
         for rank in range(len(question.schedule.order))
     )
 
 
-def _live(question: Question, timeline: Timeline, rank: int) -> Iterator[tuple[int, Fraction]]:
-    """Per forward in order of time: the block that starts it, and what the rank then holds."""
+def _live(question: Question, timeline: Timeline, rank: int) -> Iterator[tuple[int, int]]:
+    """Per forward in order of time: the block that starts it, and what the rank then holds, in steps."""
     costs = question.costs
     events: list[tuple[int, int, int, int]] = []
     for position, block in enumerate(question.schedule.order[rank]):
@@ -350,7 +354,7 @@ def _live(question: Question, timeline: Timeline, rank: int) -> Iterator[tuple[i
     for _, position, frees, steps in sorted(events):
         held += steps
         if not frees:
-            yield position, Fraction(held, costs.steps_per_activation)
+            yield position, held
 
 
 def _weights(question: Question) -> Iterator[Witness]:

@@ -49,29 +49,28 @@ class Simulation:
     cause: tuple[int, ...] = field(repr=False)
 
     @cached_property
-    def held(self) -> tuple[tuple[Fraction, ...], ...]:
-        """``held[rank][position]``: activations that a rank holds while it runs a block, in stage units."""
-        costs = self.costs
-        # An op changes memory by its kind and stage alone, so each pair is worked out once.
-        change = {
-            (kind, stage): costs.activation_change(Op(kind, 0, stage, 0))
-            for kind in "FIW"
-            for stage in {op.stage for row in self.schedule.order for block in row for op in block.ops}
-        }
-        profile = []
+    def held_steps(self) -> tuple[tuple[int, ...], ...]:
+        """
+        ``held_steps[rank][position]``: activations that a rank holds while it runs a block.
+
+        In steps, of which the costs' ``steps_per_activation`` make a stage unit.
+        """
+        costs, profile = self.costs, []
         for row in self.schedule.order:
-            live, during = Fraction(0), []
+            live, during = 0, []
             for block in row:
-                live += sum(change[op.kind, op.stage] for op in block.ops if op.kind == "F")
+                steps = [(op.kind == "F", costs.activation_steps(op)) for op in block.ops]
+                live += sum(step for takes, step in steps if takes)
                 during.append(live)
-                live += sum(change[op.kind, op.stage] for op in block.ops if op.kind != "F")
+                live += sum(step for takes, step in steps if not takes)
             profile.append(tuple(during))
         return tuple(profile)
 
     @cached_property
     def peak_activations(self) -> tuple[Fraction, ...]:
         """Most activations that each rank ever holds, in stage units; it follows from the order alone."""
-        return tuple(max(during, default=Fraction(0)) for during in self.held)
+        scale = self.costs.steps_per_activation
+        return tuple(Fraction(max(during, default=0), scale) for during in self.held_steps)
 
     @cached_property
     def overlapped(self) -> tuple[int, ...]:
