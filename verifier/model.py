@@ -420,6 +420,22 @@ class Schedule:
             return text_of(parts)
         return text_of([Part(p.kind, 0, p.stage, self.microbatch_name(p.direction, p.microbatch)) for p in parts])
 
+    def spoken(self, op: Op) -> str:
+        """
+        An op by the name under which the schedule runs it: the I or W of a full backward is spoken of as B.
+
+        >>> Schedule(Problem(((0,),), (1,)), ((Block.parse("0F0"), Block.parse("0B0")),)).spoken(Op("I", 0, 0, 0))
+        '0B0'
+        """
+        joined = op.kind != "F" and tuple(op[1:]) in self._full_backwards
+        return self.text(Part("B", *op[1:]) if joined else op)
+
+    @cached_property
+    def _full_backwards(self) -> frozenset[tuple[int, int, int]]:
+        """The (direction, stage, micro-batch) whose backward runs as one B somewhere."""
+        parts = (part for row in self.order for block in row if len(block.ops) > 1 for part in block.parts)
+        return frozenset(part[1:] for part in parts if part.kind == "B")
+
     def microbatch_name(self, direction: int, microbatch: int) -> int:
         """The number that the source gives to a micro-batch; its own number where it did not say."""
         names = self.origin.microbatches if self.origin else None

@@ -126,7 +126,9 @@ def _misplaced(schedule: Schedule, op: Op, rank: int, before: tuple[int, int] | 
     if problem.placement[op.direction][op.stage] != rank:
         return f"{name} runs on rank {rank}; stage {op.stage} lives on rank {problem.placement[op.direction][op.stage]}"
     if before is not None:
-        return f"{name} runs a second time; it ran at {schedule.place(*before)}"
+        block = schedule.order[before[0]][before[1]]
+        inside = f"in {schedule.text(block)} " if len(block.ops) > 1 else ""
+        return f"{name} runs a second time; it ran {inside}at {schedule.place(*before)}"
     return ""
 
 
@@ -240,7 +242,7 @@ def self_dependent(schedule: Schedule) -> Iterator[Witness]:
         for position, block in enumerate(row):
             chain = self_need(schedule.problem, block)
             if chain:
-                text, words = schedule.text(block), " needs ".join(schedule.text(op) for op in chain)
+                text, words = schedule.text(block), " needs ".join(schedule.spoken(op) for op in chain)
                 yield Witness(
                     f"{schedule.place(rank, position)}: {text}: {words}, which is inside the same block", rank, position, text
                 )

@@ -230,18 +230,18 @@ def _circle(schedule: Schedule, first: list[int], producer: dict[Op, int], done:
     for rank, after in zip(ring, ring[1:] + ring[:1], strict=True):
         block, needed = schedule.order[rank][head[rank] - first[rank]], waits[rank][after][1]
         steps.append(
-            f"{schedule.place(rank, head[rank] - first[rank])} at {schedule.text(block)} needs {schedule.text(needed)}"
+            f"{schedule.place(rank, head[rank] - first[rank])} at {schedule.text(block)} needs {schedule.spoken(needed)}"
         )
     rank, node = ring[0], head[ring[0]]
     position = node - first[rank]
     blocked = schedule.text(schedule.order[rank][position])
     if len(ring) == 1:
         needed = waits[rank][rank][1]
-        text = f"{schedule.place(rank, position)}: {blocked} needs {schedule.text(needed)}, "
+        text = f"{schedule.place(rank, position)}: {blocked} needs {schedule.spoken(needed)}, "
         if producer[needed] == node:
             text += "which is inside the same block"
         else:
-            text += f"which runs later on the same rank; move it after {schedule.text(needed)}"
+            text += f"which runs later on the same rank; move it after {schedule.spoken(needed)}"
     else:
         text = f"{len(ring)} blocks wait in a circle: {' -> '.join(steps)} -> {steps[0].partition(' needs ')[0]}"
     return Witness(text, rank, position, blocked)

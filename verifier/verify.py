@@ -279,7 +279,10 @@ def _dependencies(
     """Refuted by a circle, together with the pairs that need themselves; then by the start times of the source."""
     method = _method(answers and answers.timeline)
     if simulation.circle is not None:
-        return _judged((*rules.self_dependent(question.schedule), simulation.circle), method)
+        pairs, circle = tuple(rules.self_dependent(question.schedule)), simulation.circle
+        # A pair that needs itself may be the circle; it is said once, with the chain.
+        same = any((pair.rank, pair.position) == (circle.rank, circle.position) for pair in pairs)
+        return _judged(pairs if same and "same block" in circle.text else (*pairs, circle), method)
     if given is not None:
         return _judged(rules.broken(rules.RULES["dependencies"], given), method)
     return _judged((), method)
