@@ -569,7 +569,8 @@ class Interpreter:
             for k, place in enumerate(self.asking.get(link, [])):
                 wanted = self.action(place)
                 assert isinstance(wanted, Recv)
-                if self.model == "tagged" and wanted.counterpart in sends:
+                first = self.action(place) not in map(self.action, self.asking[link][:k])  # equal tags match in order
+                if self.model == "tagged" and first and wanted.counterpart in sends:
                     found.append(lambda link=link, k=k, send=wanted.counterpart: self.deliver(link, k, send))  # type: ignore[misc]
                 elif self.model == "ordered" and k == 0 and sends:
                     found.append(lambda link=link, send=sends[0]: self.deliver(link, 0, send))  # type: ignore[misc]
