@@ -66,7 +66,7 @@ class CostModel:
     # ------------------------------------------------------------------------------------------------- construction
 
     @classmethod
-    def of(cls, **written: object) -> CostModel:
+    def of(cls, /, **written: object) -> CostModel:
         """
         Costs as a person writes them: ``F``, ``I``, ``W``, ``B``, ``FB``, other pairs, ``hop``, ``release``, ``activation``.
 

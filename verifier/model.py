@@ -56,18 +56,19 @@ def exact(value: object, where: str) -> Fraction:
     Traceback (most recent call last):
     verifier.model.ScheduleError: costs.FB: expected a number such as 3, 2.5 or "5/2", got "fast"
     """
-    if isinstance(value, Fraction):
-        number = value
+    if isinstance(value, (int, Fraction)) and not isinstance(value, bool):
+        number = Fraction(value)
     else:
         text = value.strip() if isinstance(value, str) else repr(value)
         if isinstance(value, bool) or len(text) > 60 or not _NUMBER.fullmatch(text) or re.search(r"/0+$", text):
             shown = text if len(text) <= 40 else text[:37] + "..."
             raise ScheduleError(f'{where}: expected a number such as 3, 2.5 or "5/2", got "{shown}"')
         number = Fraction(text)
+    # The size first: a whole number of thousands of digits cannot even be printed.
+    if max(abs(number.numerator), number.denominator) >= 10**MAX_DIGITS:
+        raise ScheduleError(f"{where}: expected at most {MAX_DIGITS} digits in numerator and denominator")
     if number < 0:
         raise ScheduleError(f"{where}: expected a number that is not negative, got {plain(number)}")
-    if max(number.numerator, number.denominator) >= 10**MAX_DIGITS:
-        raise ScheduleError(f"{where}: expected at most {MAX_DIGITS} digits in numerator and denominator")
     return number
 
 

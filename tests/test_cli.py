@@ -1,0 +1,378 @@
+"""The command line: what each command prints, how it ends, and that whatever is wrong is said in one line."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from verifier import __version__
+from verifier.cli import main
+from verifier.formats import load
+
+DATA = Path(__file__).parent / "data"
+TABLE = str(DATA / "torch" / "ScheduleZBVZeroBubble_P4_M8.csv")
+W_BEFORE_I = str(DATA / "cases" / "derived__dualpipev_W_before_I.csv")
+MISSING_W = str(DATA / "cases" / "derived__dualpipev_missing_0W9_trailing_comma.csv")
+DUALPIPE = ("dualpipe", "-P", "8", "-M", "20")
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def result(*words, code=0):
+    """What a command that should end with ``code`` prints."""
+    ended = run(*words)
+    assert ended.exit_code == code, ended.output
+    assert ended.stderr == ""
+    return ended.stdout
+
+
+def complaint(*words):
+    """The one line with which a command refuses."""
+    ended = run(*words)
+    assert ended.exit_code == 2, ended.output
+    assert ended.stdout == ""
+    assert ended.stderr.endswith("\n")
+    assert ended.stderr.count("\n") == 1
+    return ended.stderr
+
+
+# --------------------------------------------------------------------------------------------------------------- commands
+
+
+def test_help_and_version():
+    assert "verifier show dualpipe -P 8 -M 20" in result("--help")
+    assert result() == result("-h")
+    assert result("--version").strip().endswith(__version__)
+    for command in main.commands:
+        assert "Usage: " in result(command, "--help")
+
+
+def test_families():
+    assert "(P/2-1)(FB+B-3W)" in result("families")
+    found = {family["name"]: family for family in json.loads(result("families", "--json"))}
+    assert found["dualpipe"]["conditions"] == "P even, M even, M >= 2P"
+    idle = found["dualpipe"]["claims"][0]
+    assert (idle["quantity"], idle["formula"], idle["source"]) == ("idle", "(P/2-1)(FB+B-3W)", "arXiv:2412.19437, table 2")
+
+
+def test_verify_of_the_reports_schedule():
+    found = json.loads(result("verify", *DUALPIPE, "--activations", 9, "--weights", 2, "--json", "--solver", "replay"))
+    assert (found["schedule"], found["status"], found["makespan"]) == ("dualpipe P=8 M=20", "proved", 66)
+    assert (found["idle"], found["bubble_ratio"]) == ([6] * 8, "1/11")
+    assert found["peak_activations"] == [9] * 8
+    assert found["overlapped"] == [9, 10, 11, 11, 11, 11, 10, 9]
+    assert {found["properties"][name]["status"] for name in ("activations", "weights", "complete")} == {"proved"}
+
+
+def test_verify_names_rank_and_block_of_what_it_refutes():
+    words = ("verify", *DUALPIPE, "--activations", 8, "--solver", "replay")
+    assert "rank 0, position 17: (0F7;7B3') brings the live activations to 9; the limit is 8" in result(*words, code=1)
+    witness = json.loads(result(*words, "--json", code=1))["properties"]["activations"]["witness"][0]
+    assert (witness["rank"], witness["position"], witness["op"]) == (0, 17, "(0F7;7B3')")
+
+
+def test_verify_of_files():
+    assert "proved" in result("verify", TABLE, "--solver", "replay")
+    assert "rank 0, cell 8" in result("verify", W_BEFORE_I, "--solver", "replay", code=1)
+    assert "0W9 is missing" in result("verify", MISSING_W, "--solver", "replay", code=1)
+
+
+def test_verify_counts_micro_batches():
+    assert "micro-batches 8..9 of 10 missing" in result("verify", TABLE, "-M", 10, "--solver", "replay", code=1)
+    assert "out of range" in result("verify", TABLE, "--microbatches", 4, "--solver", "replay", code=1)
+
+
+def test_an_unknown_verdict_ends_with_3(monkeypatch):
+    from verifier.verify import Report
+
+    monkeypatch.setattr(Report, "status", "unknown")
+    assert "unknown" in result("verify", "1f1b", "-P", 2, "-M", 2, "--solver", "replay", code=3)
+
+
+def test_verify_against_a_spec():
+    words = ("verify", DATA / "torch" / "ScheduleDualPipeV_P4_M10.csv", "--solver", "replay", "--spec")
+    found = json.loads(result(*words, "specs/dualpipev-p4-m10.toml", "--json"))
+    assert found["properties"]["claims"]["status"] == found["properties"]["activations"]["status"] == "proved"
+    assert "absent.toml: cannot be read" in complaint(*words, "specs/absent.toml")
+
+
+def test_verify_against_a_spec_that_expects_something_else(tmp_path):
+    spec = tmp_path / "x.toml"
+    spec.write_text("[expect]\nmakespan = 65\n")
+    text = result("verify", *DUALPIPE, "--spec", spec, "--solver", "replay", code=1)
+    assert "claims.makespan: expected 65, found 66" in text
+
+
+def test_verify_reads_the_older_dialect():
+    legacy = next((DATA / "cases").glob("*legacyB.csv"))
+    assert "dialect" in result("verify", legacy, "--solver", "replay", code=1)
+    assert "proved" in result("verify", legacy, "--dialect", "legacy", "--solver", "replay")
+
+
+@pytest.mark.parametrize(
+    ("costs", "makespan", "idle"),
+    [
+        ("F=2,I=2,W=2,FB=5", 118, [7, 8, 9, 9, 9, 9, 8, 7]),
+        ("F=10,I=12,W=9,FB=26", 619, [44, 49, 54, 54, 54, 54, 49, 44]),
+    ],
+)
+def test_show_under_costs(costs, makespan, idle):
+    found = json.loads(result("show", *DUALPIPE, "--costs", costs, "--json"))
+    assert (found["makespan"], found["idle"]) == (makespan, idle)
+    assert "status" not in found
+
+
+def test_show_says_when_no_rank_idles():
+    found = json.loads(result("show", *DUALPIPE, "--json"))
+    assert found["no_rank_idles"] == {"from": 23, "to": 40}
+    assert found["whole"]["utilisation"] == "10/11"
+    assert (found["steady"]["from"], found["steady"]["to"], found["steady"]["utilisation"]) == (3, 66, "13/14")
+    assert len(found["steady"]["per_rank"]) == 8
+    assert "no rank idles  from 23 to 40" in result("show", *DUALPIPE)
+
+
+def test_show_a_stretch_of_time():
+    assert "F0 " not in result("show", "1f1b", "-P", 2, "-M", 8, "--from", 6, "--to", "25/2")
+
+
+def test_show_of_an_order_that_hangs(tmp_path):
+    path = tmp_path / "hang.csv"
+    path.write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n")
+    assert "?1F1" in result("show", path, code=1)
+    assert json.loads(result("show", path, "--json", code=1))["makespan"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "makespan"),
+    [
+        ("gpipe -P 4 -M 8", 33),
+        ("1f1b -P 8 -M 1", 24),
+        ("zb1p -P 4 -M 8", 27),
+        ("zbv -P 4 -M 2", 22),
+        ("interleaved -P 4 -M 8 --stages-per-rank 2", 57),
+        ("interleaved -P 4 -M 8 --rule megatron", 57),
+        ("chimera -P 4 -M 4", 16),
+        ("dualpipev -P 3 -M 7", 46),
+    ],
+)
+def test_makespans(words, makespan):
+    assert json.loads(result("show", *words.split(), "--json"))["makespan"] == makespan
+
+
+def test_compare_on_equal_terms():
+    found = json.loads(result("compare", "dualpipe", "dualpipev", "1f1b", "-P", 8, "-M", 20, "--json"))
+    assert found["per"] == "model"
+    rows = found["schedules"]
+    assert [row["makespan"] for row in rows] == [66, 67, 81]
+    assert [row["idle_worst"] for row in rows] == [6, 7, 21]
+    assert [row["weights"][0] for row in rows] == ["1/4", "1/8", "1/8"]
+
+
+def test_compare_per_stage():
+    rows = json.loads(result("compare", "dualpipev", "-P", 4, "-M", 10, "--per", "stage", "--json"))["schedules"]
+    assert (rows[0]["makespan"], rows[0]["weights"]) == (66, [2, 2, 2, 2])
+
+
+def test_compare_keeps_the_rows_that_it_can_have():
+    words = ("compare", "chimera", "1f1b", TABLE, "interleaved", "-P", 4, "-M", 9, "--stages-per-rank", 3)
+    found = json.loads(result(*words, "--json"))["schedules"]
+    assert "multiple of P" in found[0]["refused"]
+    assert found[1]["makespan"] == 36
+    assert "refuted: micro-batch 8 of 9 missing" in found[2]["refused"]
+    assert "chimera: M = 9 micro-batches" in result(*words)
+    assert "multiple of P" in complaint("compare", "chimera", "-P", 4, "-M", 9)
+    assert run("compare", "chimera", "-P", 4, "-M", 9, "--json").exit_code == 2
+
+
+def test_export_is_read_back(tmp_path):
+    for target, name in (("json", "x.json"), ("torch-csv", "x.csv")):
+        path = tmp_path / name
+        assert result("export", "dualpipev", "-P", 4, "-M", 10, "--to", target, "-o", path) == ""
+        assert path.read_text() == result("export", "dualpipev", "-P", 4, "-M", 10, "--to", target)
+        assert load(path).schedule == load(DATA / "torch" / "ScheduleDualPipeV_P4_M10.csv").schedule
+
+
+def test_export_gives_torchs_own_table():
+    table = DATA / "torch" / "ScheduleDualPipeV_P4_M10.csv"
+    cells = [[cell for cell in line.split(",") if cell] for line in table.read_text().splitlines()]
+    assert [line.split(",") for line in result("export", table, "--to", "torch-csv").splitlines()] == cells
+
+
+def test_export_keeps_costs():
+    written = json.loads(result("export", *DUALPIPE, "--to", "json", "--costs", "F=2"))
+    assert written["costs"]["F"] == 2
+    assert "limits" not in written
+
+
+# ---------------------------------------------------------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "Missing argument"),
+        ("x y", "unexpected extra argument"),
+        ("1f1b --actvations 3", "--actvations"),
+        ("1f1b -P x -M 8", "not a valid integer"),
+        (f"1f1b -P {'9' * 5000} -M 8", "not a valid integer"),
+        ("1f1b -P 4", "a family needs its sizes, for example: 1f1b -P 8 -M 20"),
+        ("1f1b -P 0 -M 8", "1f1b: 0 ranks; expected at least 1"),
+        ("1f1b -P -4 -M 8", "1f1b: -4 ranks"),
+        ("1f1b -P 1000000000 -M 8", "10000000 ops, the limit"),
+        ("1f1b -P 4 -M 1000000000", "10000000 ops, the limit"),
+        ("dualpipe -P 7 -M 20", "even P"),
+        ("dualpip -P 8 -M 20", "unknown family 'dualpip'; did you mean 'dualpipe' or 'dualpipev'?"),
+        ("dualpip", "did you mean"),
+        ("1f1b -P 4 -M 8 --rule pytorch", "1f1b: this family takes no --rule"),
+        ("1f1b -P 4 -M 8 --stages-per-rank 2", "1f1b: this family takes no --stages-per-rank"),
+        ("1f1b -P 4 -M 8 --dialect legacy", "a family takes no --dialect"),
+        ("absent.csv", "absent.csv: no such file or directory"),
+        ("./absent", "no such file or directory"),
+        ("absent.toml", "absent.toml: cannot be read: no such file or directory"),
+        ("specs/1f1b-p4-m8.toml -P 4", "a spec takes no -P"),
+        (f"{TABLE} -P 4", "a file takes no -P"),
+        ("1f1b -P 4 -M 8 --costs F=-1", "costs.F: expected a number that is not negative, got -1"),
+        ("1f1b -P 4 -M 8 --costs F=NaN", 'costs.F: expected a number such as 3, 2.5 or "5/2", got "NaN"'),
+        ("1f1b -P 4 -M 8 --costs F=Infinity", "costs.F: expected a number"),
+        ("1f1b -P 4 -M 8 --costs F=1e999999999", "costs.F: expected a number"),
+        ("1f1b -P 4 -M 8 --costs F=1/999999999999999989,I=1/999999999999999877", "common denominator"),
+        ("1f1b -P 4 -M 8 --costs F=0,I=0,W=0", "every op takes no time"),
+        ("1f1b -P 4 -M 8 --costs cls=3", "costs.cls: unknown key"),
+        ("1f1b -P 4 -M 8 --costs banana", 'costs: expected F=1,I=1,W=1,FB=3,hop=0 or a TOML file, got "banana"'),
+        ("1f1b -P 4 -M 8 --costs absent.toml", "absent.toml: cannot be read"),
+        ("1f1b -P 4 -M 8 --costs F=[1,2]", "costs.F: expected 4 numbers, one per stage; got 2"),
+        ("1f1b -P 4 -M 8 --activations -1", "limits.activations: expected a number that is not negative"),
+        ("1f1b -P 4 -M 8 --activations 1,2", "limits.activations: expected one number or 4, one per rank; got 2"),
+        ("1f1b -P 4 -M 8 --weights 1.5", "limits.weights: expected whole numbers"),
+        ("1f1b -P 4 -M 8 --spec specs", "specs: cannot be read: is a directory"),
+        ("1f1b -P 4 -M 8 --spec specs/dualpipe-p8-m20.toml", "a problem of 8 ranks; the schedule has 4"),
+    ],
+)
+def test_wrong_use_is_one_line(words, message):
+    assert message in complaint("verify", *words.split())
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "empty"),
+        (bytes(range(256)), "not UTF-8 text"),
+        (b"{" * 100_000, "expected JSON"),
+        (b"[" * 100_000, "a JSON list"),
+        (b'{"a":' * 100_000, "nested too deeply"),
+        (b'{"format": "pipeline-schedule/1", "order": 3}', "expected"),
+        (b"0F0,0B0\n2F0,2B0\n", "stage 1 is absent"),
+        (b"hello\n", "begins with"),
+        (b"x" * 5_000_000, "begins with"),
+    ],
+)
+@pytest.mark.parametrize("command", ["verify", "show"])
+def test_unreadable_files_are_one_line(tmp_path, command, content, message):
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    said = complaint(command, path)
+    assert message in said
+    assert len(said) < 1000
+
+
+def test_directories_and_places_that_cannot_be_written(tmp_path):
+    assert "is a directory" in complaint("verify", tmp_path)
+    assert "is a directory" in complaint("export", "1f1b", "-P", 2, "-M", 2, "--to", "json", "-o", tmp_path)
+    assert "cannot be written" in complaint("export", "1f1b", "-P", 2, "-M", 2, "--to", "json", "-o", tmp_path / "a" / "b")
+
+
+def test_ids_with_a_hole_and_doubled_ops_are_refuted_with_a_witness(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("0F0,0B0,0F2,0B2\n1F0,1B0,1F2,1B2\n")
+    assert "micro-batch 1 of 3 missing" in result("verify", path, "--solver", "replay", code=1)
+    path.write_text("0F0,0F0,0B0\n1F0,1B0\n")
+    assert "rank 0, cell 1: 0F0 runs a second time" in result("verify", path, "--solver", "replay", code=1)
+
+
+def test_other_wrong_uses():
+    assert "torch-csv: stage 0 lives on ranks 0 and 7" in complaint("export", *DUALPIPE, "--to", "torch-csv")
+    assert "'csv' is not one of" in complaint("export", *DUALPIPE, "--to", "csv")
+    assert "No such command 'verfy'" in complaint("verfy")
+    assert "--from: expected a number" in complaint("show", *DUALPIPE, "--from", "soon")
+    assert "--per" in complaint("compare", "1f1b", "--per", "rank")
+
+
+def test_a_spec_without_a_schedule_is_no_source(tmp_path):
+    spec = tmp_path / "x.toml"
+    spec.write_text('[problem]\nplacement = "v"\nranks = 2\nmicrobatches = 2\n')
+    assert "expected a table [schedule]" in complaint("show", spec)
+
+
+def test_contradictions_of_our_own_are_never_caught(monkeypatch):
+    from verifier import verify
+
+    def contradict(*_args, **_kwargs):
+        raise verify.DisagreementError("replay says this, Z3 says that")
+
+    monkeypatch.setattr(verify, "_agree", contradict)
+    assert isinstance(run("verify", *DUALPIPE, "--solver", "replay").exception, verify.DisagreementError)
+
+
+def test_an_interrupt_ends_with_130(monkeypatch):
+    def interrupt(*_args, **_kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("verifier.sources.open_source", interrupt)
+    ended = run("verify", *DUALPIPE)
+    assert (ended.exit_code, ended.stdout, ended.stderr.strip()) == (130, "", "")
+
+
+# --------------------------------------------------------------------------------------------------------------- processes
+
+
+def process(*words, **options):
+    environment = {**os.environ, "PYTHONUTF8": "1"}
+    return subprocess.run(
+        [sys.executable, "-m", "verifier", *words], capture_output=True, env=environment, check=False, **options
+    )
+
+
+def test_as_a_module_without_colours_in_a_pipe():
+    ended = process("show", *DUALPIPE)
+    assert ended.returncode == 0
+    assert ended.stderr == b""
+    assert b"\x1b" not in ended.stdout
+    assert b"rank 7   F0' F1'" in ended.stdout
+
+
+def test_exit_codes_reach_the_shell():
+    assert process("verify", W_BEFORE_I, "--solver", "replay").returncode == 1
+    ended = process("verify", "absent.csv")
+    assert (ended.returncode, ended.stdout, ended.stderr.count(b"\n")) == (2, b"", 1)
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    words = [sys.executable, "-m", "verifier", "show", "dualpipe", "-P", "16", "-M", "64"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.readline()
+        running.stdout.close()
+        assert running.stderr.read() == b""
+    assert running.returncode == 141
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from verifier.cli import main\ntry: main(['--help'])\nexcept SystemExit: print(sorted(sys.modules))"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = ended.stdout.splitlines()[-1]
+    for module in ("rich", "networkx", "z3", "jsonschema", "ortools", "tomllib", "verifier.families", "verifier.simulate"):
+        assert f"'{module}'" not in loaded
+
+
+def test_what_cannot_be_encoded_is_escaped(tmp_path):
+    folder = tmp_path.as_posix().encode()
+    path = os.fsdecode(folder + b"/\xff.csv")
+    Path(path).write_text("0F0,0B0\n")
+    ended = process("verify", path, "--solver", "replay")
+    assert ended.returncode == 0, ended.stderr
+    assert b"proved" in ended.stdout

@@ -1,0 +1,389 @@
+"""
+What the commands print for people: grids, verdicts and tables. Colours only where they are seen; ASCII where nothing else is.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from verifier.measures import Window, all_busy, steady, whole
+from verifier.model import Timeline, plain
+from verifier.views import shown
+from verifier.views.grid import STYLES, draw
+
+if TYPE_CHECKING:
+    from verifier.compare import Refusal, Row
+    from verifier.costs import CostModel
+    from verifier.families import Family
+    from verifier.simulate import Simulation
+    from verifier.verify import Property, Report
+
+PIPE_WIDTH = 120
+"""Columns where there is no terminal and COLUMNS does not say otherwise."""
+
+_COLOURS = {"proved": "bold green", "refuted": "bold red", "unknown": "bold yellow", "not asked": "dim"}
+
+
+class _Output(Console):
+    """Rich ends the program with its own exit code when the reader is gone; that is for the command line to say."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
+def console() -> Console:
+    """
+    Where results go: as wide as the terminal, with its colours; plain in a pipe and where NO_COLOR is set.
+
+    >>> console().width > 0
+    True
+    """
+    width = None if sys.stdout.isatty() else shutil.get_terminal_size((PIPE_WIDTH, 24)).columns
+    return _Output(width=width, highlight=False, markup=False, emoji=False)
+
+
+# ---------------------------------------- show
+
+
+def print_show(out: Console, report: Report, since: Fraction | None = None, until: Fraction | None = None) -> None:
+    """
+    The ranks over time, when they are busy, and what they hold.
+
+    Parameters
+    ----------
+    since, until
+        The stretch of time to draw, in the unit of the costs.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> from verifier.verify import verify
+    >>> print_show(Console(width=80), verify(build_family("1f1b", 2, 2), solver="replay"))
+    1f1b P=2 M=2 ...
+    """
+    simulation = report.simulation
+    coloured = out.is_terminal and not out.no_color and out.color_system is not None
+    out.print(_title(simulation.schedule.name, report))
+    grid = draw(
+        simulation,
+        out.width,
+        coloured=coloured,
+        dot="." if out.options.ascii_only else "\N{MIDDLE DOT}",
+        since=since,
+        until=until,
+    )
+    out.print()
+    for line in grid.lines:
+        if not coloured:
+            line.rstrip()
+        out.print(line, soft_wrap=True)
+    out.print(_legend(simulation, coloured), soft_wrap=True)
+    if grid.until is not None and until is None:
+        out.print(f"Drawn up to {shown(grid.until)}; --from {shown(grid.until)} shows what follows.", style="dim")
+    out.print()
+    if simulation.timeline is None:
+        _print_headed(out, "no timeline exists: ", str(simulation.circle), "bold red")
+        return
+    _print_times(out, simulation.timeline)
+    out.print()
+    out.print(_per_rank(simulation, simulation.timeline))
+    _print_refuted(out, report)
+    _print_notes(out, report.notes)
+
+
+def _title(name: str, report: Report) -> Text:
+    """What is shown, and the costs it is shown under."""
+    return Text.assemble((name or "schedule", "bold"), (f"   {_costs(report.costs)}", "dim"))
+
+
+def _costs(costs: CostModel) -> str:
+    """The costs as ``--costs`` takes them."""
+    return ",".join(f"{key}={_written(value)}" for key, value in costs.as_written().items())
+
+
+def _written(value: object) -> str:
+    return f"[{','.join(map(_written, value))}]" if isinstance(value, list) else str(value)
+
+
+def _legend(simulation: Simulation, coloured: bool) -> Text:
+    """What the cells say, of those kinds that occur."""
+    kinds = {part.kind for row in simulation.schedule.order for block in row for part in block.parts}
+    meaning = {"F": "forward", "B": "full backward", "I": "backward for the input", "W": "backward for the weights"}
+    line = Text()
+    for kind in (kind for kind in meaning if kind in kinds):
+        if coloured:
+            line.append(" 0 ", STYLES[kind][0]).append(" 0 ", STYLES[kind][1]).append(f" {meaning[kind]}   ")
+        else:
+            line.append(f"{kind} {meaning[kind]}, ")
+    problem = simulation.schedule.problem
+    if problem.directions > 1:
+        line.append("dark direction 1   " if coloured else "' direction 1, ")
+    elif problem.stages > problem.ranks:
+        line.append("dark second stage   " if coloured else "stage before the kind, ")
+    if any(simulation.overlapped):
+        line.append("& overlapped" + ("   " if coloured else ", "))
+    line.append("dots idle")
+    line.stylize("dim") if not coloured else None
+    return line
+
+
+def _print_times(out: Console, timeline: Timeline) -> None:
+    """Makespan, and from when to when the ranks are how busy."""
+    rows = [("makespan", shown(timeline.makespan)), ("bubble", f"{_share(timeline.bubble_ratio)} of ranks times makespan")]
+    busy, window = all_busy(timeline), steady(timeline)
+    rows.append(("no rank idles", "never" if busy is None else f"from {_stretch(busy)}"))
+    if window is not None:
+        rows.append(("steady", f"from {_stretch(window)}: all ranks have started, none is done; {_share(window.overall)} busy"))
+    overall = whole(timeline)
+    if overall is not None:
+        rows.append(("overall", f"{_share(overall.overall)} busy"))
+    for name, text in rows:
+        _print_headed(out, name.ljust(15), text)
+
+
+def _stretch(window: Window) -> str:
+    return f"{shown(window.start)} to {shown(window.end)} ({shown(window.end - window.start)} long)"
+
+
+def _share(share: Fraction) -> str:
+    """A share as a percentage for people, exact in brackets where it is a short fraction."""
+    return f"{float(share):.1%}" + (f" ({plain(share)})" if 1 < share.denominator < 1000 else "")
+
+
+def _per_rank(simulation: Simulation, timeline: Timeline) -> Table:
+    """Idle time, use and memory of every rank."""
+    overall, window = whole(timeline), steady(timeline)
+    columns = ("rank", "idle", "span idle", "busy", "busy, steady", "activations", "weights", "overlapped")
+    problem = simulation.schedule.problem
+    rows = [
+        (
+            str(rank),
+            shown(timeline.idle[rank]),
+            shown(timeline.span_idle[rank]),
+            f"{float(overall.utilisation[rank]):.1%}" if overall else "-",
+            f"{float(window.utilisation[rank]):.1%}" if window else "-",
+            shown(simulation.peak_activations[rank]),
+            str(len(problem.stages_on(rank))),
+            str(simulation.overlapped[rank]),
+        )
+        for rank in range(problem.ranks)
+    ]
+    return _table(columns, rows)
+
+
+def _print_refuted(out: Console, report: Report) -> None:
+    """Numbers of a wrong order are given, but not without saying that it is wrong."""
+    for name, part in report.properties.items():
+        if part.witnesses:
+            _print_headed(out, f"refuted ({name}): ", str(part.witnesses[0]), "bold red")
+
+
+def _print_notes(out: Console, notes: Iterable[str]) -> None:
+    for note in notes:
+        out.print(f"note: {note}", style="dim", soft_wrap=True)
+
+
+# ---------------------------------------- verify
+
+
+def print_report(out: Console, report: Report) -> None:
+    """
+    The verdict, property by property, with its witnesses and the numbers.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> from verifier.verify import verify
+    >>> print_report(Console(width=80), verify(build_family("1f1b", 2, 2), solver="replay"))
+    1f1b P=2 M=2: proved
+    ...
+    """
+    simulation = report.simulation
+    _print_headed(out, f"{simulation.schedule.name or 'schedule'}: ", report.status, "bold", _COLOURS[report.status])
+    out.print(f"costs {_costs(report.costs)}", style="dim", soft_wrap=True)
+    out.print()
+    for name, part in report.properties.items():
+        _print_property(out, name, part)
+    out.print()
+    for name, text in _numbers(report):
+        _print_headed(out, name.ljust(18), text)
+    _print_notes(out, report.notes)
+
+
+def _print_property(out: Console, name: str, part: Property, margin: str = "  ") -> None:
+    """A line per property, and below it its witnesses, or the models it was judged under."""
+    line = Text(f"{margin}{name}".ljust(18)).append(part.status.ljust(11), _COLOURS[part.status])
+    line.append({"both": "replay and Z3", "z3": "Z3"}.get(part.method, part.method), "dim")
+    if part.reason:
+        line.append(f"  {part.reason}")
+    line.rstrip()
+    out.print(line, soft_wrap=True)
+    for witness in part.witnesses:
+        out.print(f"{margin}    {witness}", soft_wrap=True)
+    for model, judged in part.models.items():
+        _print_property(out, model, judged, margin + "  ")
+
+
+def _numbers(report: Report) -> list[tuple[str, str]]:
+    """The numbers of the schedule; of each list only what differs between ranks."""
+    simulation, timeline, problem = report.simulation, report.simulation.timeline, report.schedule.problem
+    if timeline is None:
+        return [("makespan", "no timeline exists")]
+    rows = [
+        ("makespan", shown(timeline.makespan)),
+        ("idle", _each(timeline.idle)),
+        ("span idle", _each(timeline.span_idle)),
+        ("bubble", f"{_share(timeline.bubble_ratio)} of ranks times makespan"),
+        ("peak activations", _each(simulation.peak_activations)),
+        ("weights", _each([len(problem.stages_on(rank)) for rank in range(problem.ranks)])),
+        ("overlapped", _each(simulation.overlapped)),
+    ]
+    if report.waiting is not None:
+        rows.append(("waiting inputs", f"{_each(report.waiting)} at most, over all timelines of this order"))
+    return rows
+
+
+def _each(values: Sequence[Fraction | int]) -> str:
+    """One number per rank; a single one where they are equal, the least and the most where they would not fit into a line."""
+    if len(set(values)) == 1:
+        return shown(values[0]) + (" on every rank" if len(values) > 1 else "")
+    if len(values) > 16:
+        return f"{shown(min(values))} to {shown(max(values))} (--json lists every rank)"
+    return ", ".join(map(shown, values))
+
+
+# ---------------------------------------- compare
+
+
+def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostModel, per: str) -> None:
+    """
+    A table of schedules, and why some have no row.
+
+    Examples
+    --------
+    >>> from verifier.compare import compare
+    >>> from verifier.costs import CostModel
+    >>> from verifier.families import build_family
+    >>> print_comparison(Console(width=100), [compare(build_family("1f1b", 8, 20))], CostModel.of(), "model")
+    schedule       makespan  idle (mean) ...
+    1f1b P=8 M=20        81           21 ...
+    """
+    from verifier.compare import Refusal, Row
+
+    compared = [row for row in rows if isinstance(row, Row)]
+    refused = [row for row in rows if isinstance(row, Refusal)]
+    if compared:
+        columns = ("schedule", "makespan", "idle (mean)", "bubble", "busy", "activations", "weights", "pairs")
+        out.print(_table(columns, [_compared(row, per) for row in compared], left=1))
+        out.print(_terms(costs, per), style="dim", soft_wrap=True)
+    problems = [row.schedule.problem for row in compared]
+    if len({(problem.ranks, problem.total_microbatches) for problem in problems}) > 1:
+        out.print(
+            "note: not all have the same ranks and micro-batches, so the terms are not equal", style="dim", soft_wrap=True
+        )
+    _print_notes(out, (f"{row.schedule.name}: {row.note}" for row in compared if row.note))
+    for row in refused:
+        _print_headed(out, f"{row.source}: ", row.reason.removeprefix(f"{row.source}: "), "bold red")
+
+
+def _terms(costs: CostModel, per: str) -> str:
+    """Under which terms the numbers are comparable."""
+    units = {
+        "model": "of a rank's share of one model, however many stages that is; weights are shares of the model",
+        "stage": "and weights of each schedule's own stages",
+    }
+    return (
+        "Idle, activations and weights of the worst rank, overlapped pairs of all ranks.\n"
+        f"Costs {_costs(costs)} and activations are {units[per]}."
+    )
+
+
+def _compared(row: Row, per: str) -> tuple[str, ...]:
+    simulation = row.simulation
+    return (
+        row.schedule.name or "schedule",
+        shown(row.makespan),
+        _worst_and_mean(row),
+        f"{float(1 - row.utilisation):.1%}",
+        f"{float(row.utilisation):.1%}",
+        shown(max(simulation.peak_activations)),
+        _weights(row, per),
+        str(sum(simulation.overlapped)),
+    )
+
+
+def _worst_and_mean(row: Row) -> str:
+    """Idle time of the worst rank; the mean too where it differs."""
+    worst, mean = max(row.idle), row.idle_mean
+    if worst == mean:
+        return shown(worst)
+    return f"{shown(worst)} ({shown(mean) if mean.denominator < 100 else format(float(mean), '.2f')})"
+
+
+def _weights(row: Row, per: str) -> str:
+    """The largest share of the model on a rank, in parts of as many as there are ranks where that is whole: 2/8, not 1/4."""
+    most = max(row.weights)
+    if per == "stage":
+        return shown(most)
+    for parts in (row.schedule.problem.ranks, row.schedule.problem.stages):
+        if (most * parts).denominator == 1:
+            return f"{most * parts}/{parts}"
+    return str(most)
+
+
+# ---------------------------------------- families
+
+
+def print_families(out: Console, families: Iterable[Family]) -> None:
+    """
+    Every family: what it is, which sizes it takes, and what was published about it.
+
+    Examples
+    --------
+    >>> from verifier.families import FAMILIES
+    >>> print_families(Console(width=120), [FAMILIES["1f1b"]])
+    1f1b ...
+    """
+    families = list(families)
+    claims = [claim for family in families for claim in family.claims]
+    formulas = min(28, max((len(claim.formula) for claim in claims), default=0))
+    sources = max((len(claim.source) for claim in claims), default=0)
+    for family in families:
+        _print_headed(out, family.name, f"   {family.description}", "bold cyan")
+        out.print(f"  sizes: {family.conditions}; placement: {family.placement}", style="dim", soft_wrap=True)
+        table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0), expand=True)
+        for width in (12, formulas, None, sources):
+            table.add_column(width=width, ratio=1 if width is None else None)
+        for claim in family.claims:
+            table.add_row(claim.quantity, Text(claim.formula, "bold"), claim.domain, Text(claim.source, "dim"))
+        out.print(Padding(table, (0, 0, 1, 2)))
+    out.print(
+        "idle = makespan - busy time of a rank, F I W B FB = costs, P = ranks, M = micro-batches, V = stages per rank.",
+        style="dim",
+    )
+    out.print("Each formula is exact where the third column says. Next: verifier show dualpipe -P 8 -M 20", style="dim")
+
+
+def _print_headed(out: Console, head: str, text: str, style: str = "bold", text_style: str = "") -> None:
+    """One line, however long, whose beginning stands out."""
+    out.print(Text.assemble((head, style), (text, text_style)), soft_wrap=True)
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 0) -> Table:
+    """A plain table, numbers to the right."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index < left else "right", min_width=max(map(len, name.split())))
+    for row in rows:
+        table.add_row(*row)
+    return table
