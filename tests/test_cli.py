@@ -376,3 +376,34 @@ def test_what_cannot_be_encoded_is_escaped(tmp_path):
     ended = process("verify", path, "--solver", "replay")
     assert ended.returncode == 0, ended.stderr
     assert b"proved" in ended.stdout
+
+
+# ------------------------------------------------------------------------------------------------------------- messages
+
+
+def test_messages_are_judged_under_every_named_model():
+    from verifier.messages import MODELS
+
+    chosen = [word for model in MODELS for word in ("--messages", model)]
+    written = json.loads(result("verify", "dualpipe", "-P", 4, "-M", 8, "--json", *chosen))
+    assert written["properties"]["messages"]["status"] == "proved"
+    assert list(written["properties"]["messages"]["models"]) == list(MODELS)
+    assert "lowering" in written["properties"]["messages"]["reason"]
+
+
+def test_the_messages_of_a_file_are_judged_as_they_stand():
+    path = DATA / "cases/derived__P2V2_same_peer_reordered_recv.csv"
+    written = json.loads(result("verify", path, "--json", "--messages", "tagged", "--messages", "ordered", code=1))
+    models = written["properties"]["messages"]["models"]
+    assert models["tagged"]["status"] == "proved"
+    assert models["ordered"]["status"] == "refuted"
+    assert "link 1->0, message 2: sent 1SEND_F1, expected 2RECV_B0" in models["ordered"]["witness"][1]["text"]
+    assert models["ordered"]["witness"][1]["cell"] == 7
+
+
+def test_two_copies_in_torchs_chain_are_read_back(tmp_path):
+    path = tmp_path / "d.csv"
+    result("export", "dualpipe", "-P", 4, "-M", 8, "--to", "torch-comms-csv", "-o", path)
+    written = json.loads(result("verify", path, "--copies", 2, "--json", "--messages", "rank"))
+    assert (written["status"], written["makespan"], written["microbatches"]) == ("proved", 26, 8)
+    assert "dependencies" in result("verify", path, code=1)

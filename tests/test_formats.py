@@ -164,21 +164,17 @@ def test_the_older_dialect_has_no_input_gradient():
 def test_communication_is_kept_in_order():  # C07
     source = load(ZB1P_COMMS)
     assert source.format == "torch-comms-csv"
-    assert [len(row) for row in source.actions] == [80, 96]
-    first = source.actions[0][:3]
-    assert [(action.name, action.stage, action.microbatch, action.cell) for action in first] == [
-        ("F", 0, 0, 0),
-        ("SEND_F", 0, 0, 1),
-        ("RECV_F", 2, 0, 2),
-    ]
-    for row, actions in zip(source.schedule.order, source.actions, strict=True):
-        assert [action.block for action in actions if action.block] == list(row)
+    assert [len(row) for row in source.program.actions] == [80, 96]
+    assert list(map(str, source.program.actions[0][:3])) == ["0F0", "0SEND_F0", "2RECV_F0"]
+    assert source.program.place(0, 2) == "rank 0, cell 2"
+    assert source.program.schedule == source.schedule
 
 
 def test_sharding_has_a_stage_and_no_microbatch():
     source = load(DATA / "torch/ScheduleDualPipeV_P2_M4.comms.csv")
-    assert [action[:4] for action in source.actions[0][:2]] == [("UNSHARD", 0, 0, None), ("UNSHARD", 0, 3, None)]
-    assert {action.name for row in source.actions for action in row} >= {"REDUCE_GRAD", "RESHARD", "F&B", "SEND_B"}
+    assert list(map(str, source.program.actions[0][:2])) == ["0UNSHARD", "3UNSHARD"]
+    kinds = {action.kind for row in source.program.actions for action in row}
+    assert kinds >= {"REDUCE_GRAD", "RESHARD", "F&B", "B"}
     assert load(DATA / "torch/ScheduleGPipe_P2_M4.csv").format == "torch-csv"
 
 
@@ -359,10 +355,9 @@ def test_messages_of_two_copies_are_numbered_like_their_blocks():
         "1UNSHARD,0F1,0SEND_F1,1RECV_F0,1F0,1B0,1SEND_B0,0RECV_B1,0B1,7SEND_F9",
     )
     assert source.schedule.problem.microbatches == (1, 1)
-    names = [(action.name, action.direction, action.stage, action.microbatch) for action in source.actions[0]]
-    assert names[:4] == [("UNSHARD", 0, 0, None), ("UNSHARD", 1, 1, None), ("F", 0, 0, 0), ("SEND_F", 0, 0, 0)]
-    assert names[4:6] == [("RECV_F", 1, 1, 0), ("F", 1, 1, 0)]
-    assert source.actions[1][-1][:4] == ("SEND_F", 1, 7, 1)
+    words = list(map(str, source.program.actions[0]))
+    assert words[:6] == ["0UNSHARD", "1UNSHARD'", "0F0", "0SEND_F0", "1RECV_F0'", "1F0'"]
+    assert str(source.program.actions[1][-1]) == "7SEND_F1'"
     assert source.schedule.microbatch_name(1, 1) == 9
 
 
@@ -370,7 +365,7 @@ def test_a_table_of_messages_alone_has_ranks_and_no_work():
     source = table("0SEND_F1,0RECV_B0", "1SEND_B0,1RECV_F1,1SEND_F1,1RECV_B0", "2SEND_B0,2RECV_F1")
     assert source.schedule.problem == Problem(((0, 1, 2),), (2,))
     assert source.schedule.order == ((), (), ())
-    assert [len(row) for row in source.actions] == [2, 4, 2]
+    assert [len(row) for row in source.program.actions] == [2, 4, 2]
 
 
 # ------------------------------------------------------------------------------------------------- tables that are none

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 DONE, REFUTED, WRONG, UNKNOWN, INTERRUPTED, BROKEN_PIPE = 0, 1, 2, 3, 130, 141
 
+MODELS = ("tagged", "ordered", "pair", "rank", "batched", "blocking")
+"""As in ``verifier.messages``, named here so that the help text needs no import; a test keeps them equal."""
+
 EXIT_CODES = {"proved": DONE, "refuted": REFUTED, "unknown": UNKNOWN}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -101,6 +104,11 @@ def source_options(command: Command) -> Command:
             click.option(
                 "--dialect", type=click.Choice(["modern", "legacy"]), help="legacy: a table in which B is the input backward."
             ),
+            click.option(
+                "--copies",
+                type=click.Choice(["1", "2"]),
+                help="2: a table whose stages are two weight copies laid end to end, as export writes DualPipe for torch.",
+            ),
         )
     ):
         command = option(command)
@@ -137,7 +145,24 @@ def _to_torch_csv(source: Source) -> str:
     return torch_csv.dump(source.schedule)
 
 
-EXPORTERS: dict[str, Callable[[Source], str]] = {"json": _to_json, "torch-csv": _to_torch_csv}
+def _to_torch_comms_csv(source: Source) -> str:
+    from verifier.formats import torch_comms_csv
+
+    return torch_comms_csv.dump(source.schedule)
+
+
+def _to_dualpipe_table(source: Source) -> str:
+    from verifier.formats import dualpipe_table
+
+    return dualpipe_table.dump(source.schedule)
+
+
+EXPORTERS: dict[str, Callable[[Source], str]] = {
+    "json": _to_json,
+    "torch-csv": _to_torch_csv,
+    "torch-comms-csv": _to_torch_comms_csv,
+    "dualpipe-table": _to_dualpipe_table,
+}
 """What ``export`` can write, by the name of the format."""
 
 
@@ -238,6 +263,14 @@ def show(source: str, costs: str | None, since: str | None, until: str | None, a
 @click.option("--activations", metavar="N", help="Most activations that a rank may hold: one number, or N,N,... per rank.")
 @click.option("--weights", metavar="N", help="Most weight copies (stages) that a rank may hold: one number, or N,N,...")
 @click.option(
+    "--messages",
+    "models",
+    multiple=True,
+    type=click.Choice(MODELS),
+    metavar="MODEL",
+    help=f"Judge the messages under a communication model, or several: {', '.join(MODELS)}.",
+)
+@click.option(
     "--solver",
     type=click.Choice(["auto", "z3", "replay"]),
     default="auto",
@@ -250,6 +283,7 @@ def verify(
     costs: str | None,
     activations: str | None,
     weights: str | None,
+    models: tuple[str, ...],
     solver: str,
     as_json: bool,
     **given: Any,
@@ -268,6 +302,8 @@ def verify(
         start=subject.start,
         claims=subject.claims,
         suspicion=subject.suspicion,
+        models=models,
+        program=subject.program,
         solver=solver,
         notes=subject.notes,
     )

@@ -23,6 +23,7 @@ def open_source(
     stages_per_rank: int | None = None,
     rule: str | None = None,
     dialect: str | None = None,
+    copies: str | None = None,
 ) -> Source:
     """
     Open what a person named: a family, a spec (``.toml``), or a file of any readable format.
@@ -35,7 +36,7 @@ def open_source(
         Of a family.
     microbatches
         Of a family, or how many a file should have.
-    dialect
+    dialect, copies
         Of a file.
 
     Raises
@@ -51,15 +52,17 @@ def open_source(
     16
     """
     if is_family(text):
-        _refuse(text, "a family", dialect=dialect)
+        _refuse(text, "a family", dialect=dialect, copies=copies)
         return Source(_family(text, ranks, microbatches, stages_per_rank, rule), "family")
     if text.endswith(".toml"):
-        _refuse(text, "a spec", P=ranks, M=microbatches, stages_per_rank=stages_per_rank, rule=rule, dialect=dialect)
+        _refuse(
+            text, "a spec", P=ranks, M=microbatches, stages_per_rank=stages_per_rank, rule=rule, dialect=dialect, copies=copies
+        )
         return _of_spec(read_spec(text))
     from verifier.formats import load
 
     _refuse(text, "a file", P=ranks, stages_per_rank=stages_per_rank, rule=rule)
-    return load(text, microbatches=microbatches, dialect=dialect or "modern")
+    return load(text, microbatches=microbatches, dialect=dialect or "modern", copies=int(copies or 1))
 
 
 def is_family(text: str) -> bool:
@@ -86,7 +89,7 @@ def fitting(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if is_family(text):
         names = {"ranks", "microbatches", *(FAMILIES[text].options if text in FAMILIES else ())}
     else:
-        names = set() if text.endswith(".toml") else {"microbatches", "dialect"}
+        names = set() if text.endswith(".toml") else {"microbatches", "dialect", "copies"}
     return {name: value for name, value in options.items() if name in names}
 
 

@@ -15,17 +15,25 @@ from typing import TYPE_CHECKING
 
 from verifier import rules
 from verifier.costs import CostModel
-from verifier.model import Limits, Schedule, ScheduleError, Timeline, Witness, exact, plain
+from verifier.model import Limits, Origin, Schedule, ScheduleError, Timeline, Witness, exact, plain
 from verifier.simulate import Simulation, simulate
 
 if TYPE_CHECKING:
+    from verifier.messages import Program
     from verifier.solvers.smt import OrderAnswers
 
 SOLVER_SECONDS = 60.0
 """How long Z3 may take over one order before its part of the answer is unknown; it needs a fraction of that."""
 
+MAX_ACTIONS = 1000
+"""Actions of the largest program whose messages Z3 judges too, so that each model takes it well under a second."""
+
 NUMBERS = ("makespan", "idle", "span_idle", "bubble_ratio", "peak_activations", "weight_copies", "overlapped")
 """What a claim can be about."""
+
+
+Cells = tuple[tuple[int, ...], ...] | None
+"""``cells[rank][position]`` is a column of the source; None where it is no table."""
 
 
 class DisagreementError(Exception):
@@ -44,7 +52,9 @@ class Property:
     method
         ``replay``, ``z3`` or ``both``; empty where nothing was asked.
     reason
-        Why it is unknown.
+        Why it is unknown, or what was judged in place of what the source does not say.
+    models
+        Of ``messages``: the verdict under each communication model, which carries the witnesses.
     """
 
     status: str
@@ -53,13 +63,13 @@ class Property:
     reason: str = ""
     models: Mapping[str, Property] = field(default_factory=dict)
 
-    def as_json(self, schedule: Schedule) -> dict[str, object]:
-        """The property as ``verify --json`` carries it."""
+    def as_json(self, cells: Cells, action_cells: Cells = None) -> dict[str, object]:
+        """The property as ``verify --json`` carries it, with the source's columns of blocks and of actions."""
         written: dict[str, object] = {"status": self.status}
         if self.models:
-            written["models"] = {name: part.as_json(schedule) for name, part in self.models.items()}
+            written["models"] = {name: part.as_json(action_cells) for name, part in self.models.items()}
         else:
-            written["witness"] = [_witness_json(witness, schedule) for witness in self.witnesses]
+            written["witness"] = [_witness_json(witness, cells) for witness in self.witnesses]
         if self.method:
             written["method"] = self.method
         if self.reason:
@@ -95,6 +105,7 @@ class Report:
     simulation: Simulation
     properties: Mapping[str, Property]
     waiting: tuple[int, ...] | None = None
+    program: Program | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -104,7 +115,8 @@ class Report:
 
     def as_json(self) -> dict[str, object]:
         """The object that ``verify --json`` prints."""
-        properties = {name: part.as_json(self.schedule) for name, part in self.properties.items()}
+        cells, action_cells = _cells(self.schedule.origin), _cells(self.program.origin if self.program else None)
+        properties = {name: part.as_json(cells, action_cells) for name, part in self.properties.items()}
         written = numbers(self.simulation)
         head = {"schedule": written.pop("schedule"), "status": self.status, "properties": properties}
         waiting = None if self.waiting is None else list(self.waiting)
@@ -119,6 +131,8 @@ def verify(
     start: Sequence[Sequence[Fraction]] | None = None,
     claims: Mapping[str, object] | None = None,
     suspicion: str | None = None,
+    models: Sequence[str] = (),
+    program: Program | None = None,
     solver: str = "auto",
     notes: Sequence[str] = (),
 ) -> Report:
@@ -140,6 +154,10 @@ def verify(
         What the source says of itself (see :data:`NUMBERS`): one number, or one per rank. Other keys are no claims.
     suspicion
         Why the source was probably misread; takes the place of the many faults that follow from it.
+    models
+        Communication models under which the messages are judged (:data:`verifier.messages.MODELS`).
+    program
+        The messages, where the source carries them; without it those of the lowering that ``export`` writes are judged.
     solver
         ``auto`` asks Z3 too up to a size where it stays quick, ``z3`` always, ``replay`` never.
 
@@ -178,9 +196,11 @@ def verify(
         "pairing": pairing,
         "activations": _activations(question, answers),
         "weights": NOT_ASKED if limits.weights is None else _judged(rules.broken(rules.RULES["weights"], question)),
+        "messages": _messages(simulation, models, program, solver),
         "claims": _claims(simulation, claims or {}),
     }
-    return Report(schedule, costs, limits, simulation, properties, answers.waiting if answers else None, tuple(notes))
+    waiting = answers.waiting if answers else None
+    return Report(schedule, costs, limits, simulation, properties, waiting, program, tuple(notes))
 
 
 def numbers(simulation: Simulation) -> dict[str, object]:
@@ -305,6 +325,38 @@ def _activations(question: rules.Question, answers: OrderAnswers | None) -> Prop
     return _judged(rules.broken(rules.RULES["activations"], question), _method(answers and answers.peaks))
 
 
+def _messages(simulation: Simulation, models: Sequence[str], program: Program | None, solver: str) -> Property:
+    """The messages under every named model; the source's own, or those of our lowering."""
+    if not models:
+        return NOT_ASKED
+    from verifier.messages import lower
+
+    reason = ""
+    if program is None:
+        if simulation.timeline is None:
+            return Property("unknown", method="", reason="no timeline exists, so there is no lowering to judge")
+        program = lower(simulation.schedule, simulation.costs)
+        reason = "the source has no messages; judged on the lowering that export writes"
+    parts = {model: _under_model(program, model, solver) for model in models}
+    methods = {part.method for part in parts.values()}
+    method = methods.pop() if len(methods) == 1 else "replay"
+    return Property(worst(part.status for part in parts.values()), (), method, reason, parts)
+
+
+def _under_model(program: Program, model: str, solver: str) -> Property:
+    """One model by replay, and by Z3 where that is quick."""
+    from verifier.messages import decide, judge
+
+    witnesses = judge(program, model)
+    small = sum(map(len, program.actions)) <= MAX_ACTIONS
+    if solver == "replay" or (solver == "auto" and not small):
+        return _judged(witnesses)
+    clean = decide(program, model, SOLVER_SECONDS)
+    if clean is not None and clean != (not witnesses):
+        raise DisagreementError(f"messages under {model}: replay says {witnesses or 'clean'}, Z3 says clean is {clean}")
+    return _judged(witnesses, _method(clean))
+
+
 def _given_timeline(schedule: Schedule, costs: CostModel, start: Sequence[Sequence[Fraction]]) -> rules.Question:
     """The timeline that the source gives, on a tick that makes its start times whole."""
     if [len(row) for row in start] != [len(row) for row in schedule.order]:
@@ -350,9 +402,12 @@ def _shown(value: object) -> str:
     return str(value)
 
 
-def _witness_json(witness: Witness, schedule: Schedule) -> dict[str, object]:
+def _cells(origin: Origin | None) -> Cells:
+    return origin.cells if origin else None
+
+
+def _witness_json(witness: Witness, cells: Cells) -> dict[str, object]:
     written: dict[str, object] = {"text": witness.text, "rank": witness.rank, "position": witness.position, "op": witness.op}
-    cells = schedule.origin.cells if schedule.origin else None
     if cells is not None and witness.rank is not None and witness.position is not None:
         written["cell"] = cells[witness.rank][witness.position]
     return written

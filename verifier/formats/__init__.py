@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from verifier.formats import schedule_json, torch_csv
-from verifier.formats.source import DIALECTS, Action, Source, one_line, reason, write_text
+from verifier.formats.source import DIALECTS, Source, one_line, reason, write_text
 from verifier.model import MAX_OPS, ScheduleError
 
-__all__ = ["MAX_BYTES", "Action", "Source", "load", "read", "schedule_json", "torch_csv", "write_text"]
+__all__ = ["MAX_BYTES", "Source", "load", "read", "schedule_json", "torch_csv", "write_text"]
 
 MAX_BYTES = 128 * 2**20
 """Bytes of the largest file that is read."""
@@ -24,7 +24,7 @@ READABLE = "pipeline-schedule/1 (JSON) or a PyTorch table (one line per rank, ce
 _TOML = re.compile(r"(?:#[^\n]*\n\s*)*(?:\[\[?[\w.\- ]+\]\]?\s*(?:#.*)?$|[\w.\-]+ *= *\S)", re.MULTILINE)
 
 
-def load(path: str | Path, *, microbatches: int | None = None, dialect: str = "modern") -> Source:
+def load(path: str | Path, *, microbatches: int | None = None, dialect: str = "modern", copies: int = 1) -> Source:
     """
     The schedule in a file, whatever readable format it is in.
 
@@ -36,6 +36,8 @@ def load(path: str | Path, *, microbatches: int | None = None, dialect: str = "m
         How many there should be, over both directions; what the file says unless given.
     dialect
         ``legacy`` for tables in which B is the input backward.
+    copies
+        2 for tables whose stages are two weight copies laid end to end; see :func:`verifier.formats.torch_csv.read`.
 
     Raises
     ------
@@ -49,10 +51,12 @@ def load(path: str | Path, *, microbatches: int | None = None, dialect: str = "m
     verifier.model.ScheduleError: .: is a directory; expected a file with pipeline-schedule/1 (JSON) or a PyTorch table ...
     """
     shown = _short_path(path)
-    return _read(lambda: _text(_bytes(path)), shown, Path(path).stem, microbatches, dialect)
+    return _read(lambda: _text(_bytes(path)), shown, Path(path).stem, microbatches, dialect, copies)
 
 
-def read(data: bytes, where: str, *, name: str = "", microbatches: int | None = None, dialect: str = "modern") -> Source:
+def read(
+    data: bytes, where: str, *, name: str = "", microbatches: int | None = None, dialect: str = "modern", copies: int = 1
+) -> Source:
     """
     The schedule in the bytes of a file.
 
@@ -64,7 +68,7 @@ def read(data: bytes, where: str, *, name: str = "", microbatches: int | None = 
         What errors name, such as the path.
     name
         What the schedule is called where the file does not say it.
-    microbatches, dialect
+    microbatches, dialect, copies
         As in :func:`load`.
 
     Raises
@@ -80,17 +84,17 @@ def read(data: bytes, where: str, *, name: str = "", microbatches: int | None = 
     Traceback (most recent call last):
     verifier.model.ScheduleError: here: rank 0, column 1: "0b0" is not a cell; did you mean 0B0?
     """
-    return _read(lambda: _text(data), where, name, microbatches, dialect)
+    return _read(lambda: _text(data), where, name, microbatches, dialect, copies)
 
 
-def _read(text: Callable[[], str], where: str, name: str, microbatches: int | None, dialect: str) -> Source:
+def _read(text: Callable[[], str], where: str, name: str, microbatches: int | None, dialect: str, copies: int) -> Source:
     """Ask for the text, which only its reader then holds on to, and put the place before every error."""
     try:
         if dialect not in DIALECTS:
             raise ScheduleError(f'dialect: expected {" or ".join(DIALECTS)}, got "{dialect}"')
         if microbatches is not None and not 1 <= microbatches <= MAX_OPS:
             raise ScheduleError(f"micro-batches: expected a number from 1 to {MAX_OPS}, got {microbatches}")
-        return _parsed(text(), name, microbatches, dialect)
+        return _parsed(text(), name, microbatches, dialect, copies)
     except RecursionError:
         raise ScheduleError(f"{where}: nested too deeply; expected {READABLE}") from None
     except ScheduleError as error:
@@ -122,7 +126,7 @@ def _text(data: bytes) -> str:
     return text
 
 
-def _parsed(text: str, name: str, microbatches: int | None, dialect: str) -> Source:
+def _parsed(text: str, name: str, microbatches: int | None, dialect: str, copies: int) -> Source:
     """Ask the reader of the format that the text begins like."""
     begin = re.match(r"\s*", text).end()  # type: ignore[union-attr]
     head = text[begin : begin + 300]
@@ -132,13 +136,15 @@ def _parsed(text: str, name: str, microbatches: int | None, dialect: str) -> Sou
     if head[0] == "{":
         if dialect != "modern":
             raise ScheduleError(f"dialect: {schedule_json.FORMAT} has one dialect; only tables have a legacy one")
+        if copies != 1:
+            raise ScheduleError(f"copies: {schedule_json.FORMAT} says itself how many weight copies there are")
         return schedule_json.read(text, microbatches=microbatches)
     if _TOML.match(head):
         raise ScheduleError(f"looks like a TOML spec; expected a schedule, {READABLE}")
     if head[0] == "[":
         raise ScheduleError(f"a JSON list; expected an object, {schedule_json.FORMAT}")
     if "," in line or re.search(r"\d", line):
-        return torch_csv.read(text, name=name, microbatches=microbatches, dialect=dialect)
+        return torch_csv.read(text, name=name, microbatches=microbatches, dialect=dialect, copies=copies)
     raise ScheduleError(f'begins with "{one_line(line, 40)}"; expected {READABLE}')
 
 

@@ -10,42 +10,16 @@ import os
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
 
 from verifier.costs import CostModel
-from verifier.model import Block, Limits, Schedule, ScheduleError
+from verifier.messages.program import Program
+from verifier.model import Limits, Schedule, ScheduleError
 
 DIALECTS = ("modern", "legacy")
 """In the modern dialect of tables B is a full backward; in the legacy one it is what I is now."""
 
 MAX_WORD = 100
 """Characters of the longest cell or token that is looked at."""
-
-
-class Action(NamedTuple):
-    """
-    One cell of a rank's list in a table that holds communication too.
-
-    Attributes
-    ----------
-    name
-        ``SEND_F``, ``RECV_F``, ``SEND_B``, ``RECV_B``, ``UNSHARD``, ``RESHARD`` or ``REDUCE_GRAD``; for compute the kind of the
-        block, such as ``B`` or ``F&B``.
-    direction, stage, microbatch
-        What it is about, numbered as in the schedule. A SEND is named by the producing stage, a RECV by the receiving one;
-        sharding has no micro-batch. Of a block, its first op.
-    cell
-        The column in the file, counted from 0, empty cells included.
-    block
-        What is computed, the same object as in ``schedule.order``; None for communication.
-    """
-
-    name: str
-    direction: int
-    stage: int
-    microbatch: int | None
-    cell: int
-    block: Block | None = None
 
 
 @dataclass(frozen=True)
@@ -67,8 +41,8 @@ class Source:
         Expectations that the file states about itself, and why its makespan is the least: plain JSON values.
     notes
         What was read otherwise than written, for people.
-    actions
-        ``actions[rank][k]`` is the k-th non-empty cell, compute and communication, of a table that holds both; else None.
+    program
+        The lists with their messages, of a file that holds communication; else None.
     dialect
         How B was read.
     suspicion
@@ -83,7 +57,7 @@ class Source:
     claims: dict[str, object] = field(default_factory=dict)
     certificate: object = None
     notes: tuple[str, ...] = ()
-    actions: tuple[tuple[Action, ...], ...] | None = None
+    program: Program | None = None
     dialect: str = "modern"
     suspicion: str | None = None
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from verifier.formats.copies import Copies, copies
-from verifier.formats.source import MAX_WORD, Action, Source, one_line
+from verifier.formats.copies import Copies
+from verifier.formats.copies import copies as weight_copies
+from verifier.formats.source import MAX_WORD, Source, one_line
+from verifier.messages.program import Action, Mark, Program, Recv, Send
 from verifier.model import MAX_OPS, Block, Op, Origin, Part, Problem, Schedule, ScheduleError, ranges
 
 COMPUTE_ONLY = "torch-csv"
@@ -31,14 +34,39 @@ _KINDS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "legacy": {"F": ("F",), "B": ("I",), "W": ("W",)},
 }
 
-Rows = list[list[Action]]
+
+class Cell(NamedTuple):
+    """
+    A cell as it is read: what it says, and its column, counted from 0, empty cells included.
+
+    ``name`` is the action, for compute the kind of the block; ``microbatch`` is None for sharding, ``block`` for communication.
+    """
+
+    name: str
+    direction: int
+    stage: int
+    microbatch: int | None
+    column: int
+    block: Block | None = None
+
+    def action(self) -> Action:
+        """The cell as a program carries it."""
+        if self.block:
+            return self.block
+        if self.microbatch is None:
+            return Mark(self.name, self.direction, self.stage)
+        transfer = Send if self.name.startswith("SEND") else Recv
+        return transfer(self.name[-1], self.direction, self.stage, self.microbatch)
+
+
+Rows = list[list[Cell]]
 Microbatches = tuple[tuple[int, ...], ...]
 
 
 # -------------------------------------------------------------------------------------------------------------- reading
 
 
-def read(text: str, *, name: str = "", microbatches: int | None = None, dialect: str = "modern") -> Source:
+def read(text: str, *, name: str = "", microbatches: int | None = None, dialect: str = "modern", copies: int = 1) -> Source:
     r"""
     Read a table, compute-only or with communication, of one or two weight copies.
 
@@ -54,6 +82,9 @@ def read(text: str, *, name: str = "", microbatches: int | None = None, dialect:
         How many there should be, over both directions; the largest that is written + 1 unless given.
     dialect
         ``legacy`` reads B as I.
+    copies
+        2 reads the stages as two weight copies laid end to end, as ``export --to torch-comms-csv`` writes them: of S stages,
+        stage S/2 + s is stage s of direction 1.
 
     Raises
     ------
@@ -70,27 +101,41 @@ def read(text: str, *, name: str = "", microbatches: int | None = None, dialect:
     if not rows:
         raise ScheduleError("no cell in it; expected one line per rank with cells such as 0F3")
     named = _named(rows)
-    found = copies(Counter((microbatch, stage, rank) for rank, row in enumerate(named) for microbatch, stage in row))
+    found = weight_copies(Counter((microbatch, stage, rank) for rank, row in enumerate(named) for microbatch, stage in row))
     _check_ranks(found, rows)
     total = _total(named, len(found.placement[0]), microbatches)
     names: Microbatches | None = None
     counts: tuple[int, ...] = (total,)
-    if len(found.placement) == 2:
+    placement = found.placement
+    if copies == 2:
+        placement = _cut(found)
+        rows = [[_beyond_cut(cell, len(placement[0])) for cell in row] for row in rows]
+        counts = _halves(rows, microbatches)
+        notes.append(f"read as two weight copies: stages {len(placement[0])} and up are direction 1, written with a prime")
+    elif len(found.placement) == 2:
         names, counts = _numbering(found, rows, total)
         rows = _renumbered(rows, names, found.placement)
         notes.append(_copies_note(found, names))
     order = tuple(tuple(action.block for action in row if action.block) for row in rows)
-    cells = tuple(tuple(action.cell for action in row if action.block) for row in rows)
-    schedule = Schedule(Problem(found.placement, counts), order, name, Origin(names, cells))
+    columns = tuple(tuple(action.column for action in row if action.block) for row in rows)
+    schedule = Schedule(Problem(placement, counts), order, name, Origin(names, columns))
     communicates = any(action.name in TRANSFERS or action.name in SHARDING[:2] for row in rows for action in row)
     return Source(
         schedule,
         WITH_COMMUNICATION if communicates else COMPUTE_ONLY,
         notes=tuple(notes),
-        actions=tuple(map(tuple, rows)) if communicates else None,
+        program=_program(schedule, rows) if communicates else None,
         dialect=dialect,
         suspicion=_suspicion(rows) if dialect == "modern" else None,
     )
+
+
+def _program(schedule: Schedule, rows: Rows) -> Program:
+    """All cells, communication too, in list order."""
+    names = schedule.origin.microbatches if schedule.origin else None
+    columns = tuple(tuple(cell.column for cell in row) for row in rows)
+    actions = tuple(tuple(cell.action() for cell in row) for row in rows)
+    return Program(schedule.problem, actions, schedule.name, Origin(names, columns))
 
 
 def _rows(text: str, dialect: str) -> tuple[Rows, list[str]]:
@@ -113,7 +158,7 @@ def _rows(text: str, dialect: str) -> tuple[Rows, list[str]]:
     return rows, notes
 
 
-def _row(line: str, rank: int, dialect: str, padded: list[str]) -> list[Action]:
+def _row(line: str, rank: int, dialect: str, padded: list[str]) -> list[Cell]:
     """The non-empty cells of one line; those with leading zeros are listed besides."""
     row = []
     for column, cell in enumerate(line.split(",")):
@@ -131,21 +176,21 @@ def _row(line: str, rank: int, dialect: str, padded: list[str]) -> list[Action]:
     return row
 
 
-def _action(word: str, cell: int, dialect: str) -> Action:
+def _action(word: str, cell: int, dialect: str) -> Cell:
     """One cell that is not empty."""
     if len(word) > MAX_WORD:
         raise ScheduleError(f'"{one_line(word, 20)}" has {len(word)} characters; expected a cell such as 0F3')
     match = _CELL.fullmatch(word)
     if match is None or match[2] in COMPUTE:
         block = Block(_ops(match, dialect) if match else _pair(word, dialect))
-        return Action(block.kind, *block.ops[0][1:], cell, block)
+        return Cell(block.kind, *block.ops[0][1:], cell, block)
     stage, name, microbatch = match.groups()
     if name in TRANSFERS:
-        return Action(name, 0, int(stage), _microbatch(match), cell)
+        return Cell(name, 0, int(stage), _microbatch(match), cell)
     if name in SHARDING:
         if microbatch:
             raise ScheduleError(f'"{word}": {name} is of a stage, not of a micro-batch; expected {stage}{name}')
-        return Action(name, 0, int(stage), None, cell)
+        return Cell(name, 0, int(stage), None, cell)
     known = ", ".join((*COMPUTE, "OVERLAP_F_B", *TRANSFERS, *SHARDING))
     raise ScheduleError(f'"{word}": unknown action {name}, perhaps of another version; known are {known}')
 
@@ -245,7 +290,7 @@ def _beyond(rows: Rows, total: int) -> set[int]:
     return {number for row in rows for action in row for number in _microbatches(action) if number >= total}
 
 
-def _microbatches(action: Action) -> Iterator[int]:
+def _microbatches(action: Cell) -> Iterator[int]:
     if action.block:
         yield from (op.microbatch for op in action.block.ops)
     elif action.microbatch is not None:
@@ -262,16 +307,46 @@ def _renumbered(rows: Rows, names: Microbatches, placement: tuple[tuple[int, ...
     return [[_moved(action, rank, number, placement) for action in row] for rank, row in enumerate(rows)]
 
 
-def _moved(action: Action, rank: int, number: Mapping[int, tuple[int, int]], placement: tuple[tuple[int, ...], ...]) -> Action:
+def _moved(action: Cell, rank: int, number: Mapping[int, tuple[int, int]], placement: tuple[tuple[int, ...], ...]) -> Cell:
     if action.block:
         ops = tuple(Op(op.kind, (to := number[op.microbatch])[0], op.stage, to[1]) for op in action.block.ops)
-        return Action(action.name, *ops[0][1:], action.cell, Block(ops))
+        return Cell(action.name, *ops[0][1:], action.column, Block(ops))
     if action.microbatch is None:
         # The weights that a rank gathers or reduces are those of the copy that it holds.
         holds = [stages[action.stage : action.stage + 1] == (rank,) for stages in placement]
         return action._replace(direction=1 if holds == [False, True] else 0)
     direction, position = number[action.microbatch]
     return action._replace(direction=direction, microbatch=position)
+
+
+def _cut(found: Copies) -> tuple[tuple[int, ...], ...]:
+    """The placement of two copies whose stages are one chain, cut in the middle."""
+    chain = found.placement[0]
+    if len(found.placement) == 2 or len(chain) % 2:
+        raise ScheduleError(f"copies: expected an even number of stages, each on one rank; got {len(chain)}")
+    half = len(chain) // 2
+    return chain[:half], chain[half:]
+
+
+def _beyond_cut(cell: Cell, half: int) -> Cell:
+    """A cell with the stages behind the cut renamed to those of direction 1."""
+    direction, stage = divmod(cell.stage, half)
+    block = cell.block and Block(tuple(Op(op.kind, op.stage // half, op.stage % half, op.microbatch) for op in cell.block.ops))
+    return cell._replace(direction=direction, stage=stage, block=block)
+
+
+def _halves(rows: Rows, microbatches: int | None) -> tuple[int, ...]:
+    """The micro-batches of either direction: the largest that is written + 1, or half of those that there should be."""
+    if microbatches is not None:
+        if microbatches % 2:
+            raise ScheduleError(f"-M: two copies share the micro-batches evenly; expected an even number, got {microbatches}")
+        return (microbatches // 2,) * 2
+    largest = [-1, -1]
+    for row in rows:
+        for cell in row:
+            for op in cell.block.ops if cell.block else ():
+                largest[op.direction] = max(largest[op.direction], op.microbatch)
+    return tuple(number + 1 for number in largest)
 
 
 def _copies_note(found: Copies, names: Microbatches) -> str:
@@ -294,7 +369,7 @@ def _suspicion(rows: Rows) -> str | None:
             where = action.block.ops[0][2:]
             if action.name != "W" or where not in full:
                 return None
-            beside.setdefault(where, f"rank {rank}, cell {action.cell}: {action.stage}W{action.microbatch}")
+            beside.setdefault(where, f"rank {rank}, cell {action.column}: {action.stage}W{action.microbatch}")
     if not beside or 2 * len(beside) <= len(full):
         return None
     others = f" (and {len(beside) - 1} more)" if len(beside) > 1 else ""
