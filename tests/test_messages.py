@@ -683,6 +683,13 @@ def test_messages_without_a_place(text: str, wrong: str) -> None:
     )
 
 
+def test_a_weight_backward_makes_no_gradient_to_send() -> None:
+    program = table(["0F0,0SEND_F0,0RECV_B0,0B0", "1RECV_F0,1F0,1W0,1SEND_B0,1I0"])
+    assert clean(program) == set()
+    (found,) = texts(program, "tagged")
+    assert found.startswith("link 1->0, message 1: 1SEND_B0 (rank 1, cell 3) stands before the backward of stage 1 that makes")
+
+
 def test_witnesses_name_the_microbatches_of_the_file() -> None:
     problem = Problem(bidirectional(2), (1, 1))
     origin = Origin(((0,), (1,)), ((4,), (7,)))

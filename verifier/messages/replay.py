@@ -241,7 +241,8 @@ def simulate_program(program: Program, costs: CostModel, model: str = "ordered")
     Returns
     -------
     Timeline or None
-        None where some block never runs.
+        None where some block never runs. Where a block gets another message than its own, it may start before its input is
+        made: times mean something only for what :func:`verifier.messages.judge` finds nothing wrong with.
 
     Examples
     --------
