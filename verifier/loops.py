@@ -114,7 +114,7 @@ class Loop:
     body: tuple[Item, ...]
 
     def __post_init__(self) -> None:
-        if any(counts != self.per_iteration for counts in map(self._jobs, self._ways())):
+        if any(counts != self.per_iteration for counts in map(self._jobs, self.ways())):
             shown = ", ".join(map(str, self.body))
             raise ScheduleError(
                 f'loop body "{shown}": a guard decides which F or I run; expected the same ones in every iteration'
@@ -123,9 +123,9 @@ class Loop:
     @property
     def per_iteration(self) -> dict[tuple[str, int], int]:
         """How many forwards and input backwards (the one in a B counts) of each phase one iteration runs."""
-        return self._jobs(next(self._ways()))
+        return self._jobs(next(self.ways()))
 
-    def _ways(self) -> Iterator[frozenset[Condition]]:
+    def ways(self) -> Iterator[frozenset[Condition]]:
         """The sets of conditions that hold together, each condition or its negation; impossible ones are not sorted out."""
         conditions = {condition: None for item in self.body for condition in item.guard}
         pairs = {frozenset((condition, condition.negated)) for condition in conditions}

@@ -1,0 +1,239 @@
+"""A given schedule, for every number of kernel periods: the evidence of ``theorems.bubble``, checked anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+from verifier.check.conditions import require
+from verifier.costs import CostModel
+from verifier.model import Block, Op, Problem
+
+Rows = tuple[tuple[Block, ...], ...]
+
+
+def check_bubble(evidence: Mapping[str, Any]) -> str:
+    """
+    Check that k kernel periods more are legal for every k, and add no idle time or the claimed one.
+
+    Only S_0 to S_K are built, as they are meant; why that is enough stands in ``theorems.bubble``.
+
+    Raises
+    ------
+    EvidenceError
+        If a condition does not hold.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> from verifier.theorems.bubble import prove_bubble_constant
+    >>> check_bubble(prove_bubble_constant(build_family("1f1b", 3, 4)).evidence)
+    'constant: each kernel period takes 3 on every rank, for all k >= 0'
+    """
+    family = _Longer(evidence)
+    costs = family.costs
+    family.check_renumbering()
+    unit = CostModel.of()
+    free, timed = evidence["free"], evidence["timed"]
+    for k in range(family.largest_base + 1):
+        rows = family.rows(k)
+        family.check_timeline(rows, k, free, unit, "no circle of waiting blocks")
+        family.check_timeline(rows, k, timed, costs, "upper bound")
+    slope = Fraction(str(timed["per_copy"]))
+    if evidence["claim"] == "constant":
+        _check_constant(family, evidence, slope)
+        return f"constant: each kernel period takes {slope / costs.ticks_per_unit} on every rank, for all k >= 0"
+    growth = [slope - family.busy(rank) for rank in range(family.ranks)]
+    require(any(growth), "some rank's idle time grows")
+    paths = [family.path(path, slope) for path in evidence["paths"]]
+    copies = {path["copies"] for path in evidence["paths"]}
+    remainders = {path["base"] % path["copies"] for path in evidence["paths"]}
+    require(len(copies) == 1 and len(remainders) == copies.pop(), "a path for every remainder of k")
+    assert all(length > 0 for length in paths), "paths were measured"
+    per_period = Fraction(max(growth), costs.ticks_per_unit)
+    return f"growing: in the long run each kernel period adds {per_period} to the idle time of some rank"
+
+
+def _check_constant(family: _Longer, evidence: Mapping[str, Any], slope: Fraction) -> None:
+    """Busy time and both bounds have one slope, and the bounds meet."""
+    makespan = Fraction(str(evidence["makespan"]))
+    timed = evidence["timed"]
+    for rank in range(family.ranks):
+        require(family.busy(rank) == slope, f"rank {rank} is busy for T in every period")
+    ends = [x + span * timed["denominator"] for x, span in zip(timed["start"], family.spans(family.rows(0)), strict=True)]
+    require(max(ends) <= makespan * timed["denominator"], "the upper bound ends with S_0")
+    (path,) = evidence["paths"]
+    require(path["copies"] == 1, "the path grows with every period")
+    require(family.path(path, slope) == makespan + path["base"] * slope, "the bounds meet")
+    for k in range(path["base"]):
+        require(family.earliest_end(family.rows(k)) == makespan + k * slope, f"the bounds meet for k = {k}")
+
+
+class _Longer:
+    """S_0, S_1, ... of one piece of evidence, built from its words."""
+
+    def __init__(self, evidence: Mapping[str, Any]) -> None:
+        written = evidence["schedule"]
+        self.problem = Problem(tuple(map(tuple, written["placement"])), tuple(written["microbatches"]))
+        self.order: Rows = tuple(tuple(map(Block.parse, row)) for row in written["order"])
+        self.costs = CostModel.of(**evidence["costs"])
+        self.period = int(evidence["period"])
+        self.windows = [(int(start), int(end)) for start, end in evidence["windows"]]
+        self.ranks = self.problem.ranks
+        require(len(self.order) == len(self.windows) == self.ranks, "one row and one kernel per rank")
+        require(len(set(self.problem.microbatches)) == 1 and self.period >= 1, "directions of equal size")
+        require(
+            all(0 <= start < end <= len(row) for row, (start, end) in zip(self.order, self.windows, strict=True)),
+            "kernels lie inside their rows",
+        )
+        found = sorted(op for row in self.order for block in row for op in block.ops)
+        require(found == sorted(self.problem.ops()), "every op exactly once")
+        placed = self.problem.placement
+        at_home = (placed[op.direction][op.stage] == rank for rank, row in enumerate(self.order) for b in row for op in b.ops)
+        require(all(at_home), "every op on its rank")
+        self.front, self.behind = self._spread()
+
+    def _spread(self) -> tuple[dict[Op, int], dict[Op, int]]:
+        """Per job, its largest micro-batch up to the kernel's end and its smallest from the kernel's start."""
+        front: dict[Op, int] = {}
+        behind: dict[Op, int] = {}
+        for row, (start, end) in zip(self.order, self.windows, strict=True):
+            for position, block in enumerate(row):
+                for op in block.ops:
+                    job = op._replace(microbatch=0)
+                    if position < end:
+                        front[job] = max(front.get(job, 0), op.microbatch)
+                    if position >= start:
+                        behind[job] = min(behind.get(job, op.microbatch), op.microbatch)
+        return front, behind
+
+    @property
+    def largest_base(self) -> int:
+        """K."""
+        base = 1
+        for job in self.front:
+            for needed in self._reads(job):
+                gap = max(self.front[job], self.front[needed]) - min(self.behind[job], self.behind[needed])
+                base = max(base, gap // self.period)
+        return base
+
+    def check_renumbering(self) -> None:
+        """S_1 is complete, and so are all others: the equation that says so adds up."""
+        rows = self.rows(1)
+        counts = tuple(count + self.period for count in self.problem.microbatches)
+        found = sorted(op for row in rows for block in row for op in block.ops)
+        require(found == sorted(Problem(self.problem.placement, counts).ops()), "one period more is complete")
+        for row, (start, end) in zip(self.order, self.windows, strict=True):
+            inside = sorted(op._replace(microbatch=0) for block in row[start:end] for op in block.ops)
+            jobs = sorted({op._replace(microbatch=0) for block in row for op in block.ops})
+            require(inside == sorted(jobs * self.period), "a kernel takes what it frees")
+
+    def rows(self, k: int) -> Rows:
+        """The order of S_k."""
+        rows = []
+        for row, (start, end) in zip(self.order, self.windows, strict=True):
+            copies = [self._later(block, j) for j in range(1, k + 1) for block in row[start:end]]
+            rows.append((*row[:end], *copies, *(self._later(block, k) for block in row[end:])))
+        return tuple(rows)
+
+    def _later(self, block: Block, periods: int) -> Block:
+        return Block(tuple(op._replace(microbatch=op.microbatch + periods * self.period) for op in block.ops))
+
+    def _reads(self, op: Op) -> Iterator[Op]:
+        """Activations flow up the stages, gradients down, and both backwards need the forward."""
+        if op.kind == "W":
+            yield op._replace(kind="I")
+        elif op.kind == "I":
+            yield op._replace(kind="F")
+            if op.stage + 1 < self.problem.stages:
+                yield op._replace(stage=op.stage + 1)
+        elif op.stage:
+            yield op._replace(stage=op.stage - 1)
+
+    def edges(self, rows: Rows, costs: CostModel) -> Iterator[tuple[tuple[int, int], tuple[int, int], int]]:
+        """Who waits for whom, and for how long from start to start."""
+        where = {
+            op: (rank, position) for rank, row in enumerate(rows) for position, block in enumerate(row) for op in block.ops
+        }
+        for rank, row in enumerate(rows):
+            for position, block in enumerate(row):
+                if position:
+                    yield (rank, position - 1), (rank, position), costs.ticks(row[position - 1])
+                for op in block.ops:
+                    for needed in self._reads(op):
+                        source = where[needed]
+                        # The W of a full backward comes after its I inside the block.
+                        if source != (rank, position) or op.kind != "W":
+                            lag = costs.ticks(rows[source[0]][source[1]]) + costs.hop_ticks(source[0], rank)
+                            yield source, (rank, position), lag
+
+    def times(self, k: int, timeline: Mapping[str, Any]) -> dict[tuple[int, int], int]:
+        """When every block of S_k starts, in ticks over the denominator."""
+        step = Fraction(str(timeline["per_copy"])) * timeline["denominator"]
+        require(step.denominator == 1, "T over the stated denominator")
+        found: dict[tuple[int, int], int] = {}
+        base = 0
+        for rank, (row, (start, end)) in enumerate(zip(self.order, self.windows, strict=True)):
+            x = timeline["start"][base : base + len(row)]
+            require(len(x) == len(row) and min(x) >= 0, "a start time for every block")
+            base += len(row)
+            copies = [time + j * int(step) for j in range(1, k + 1) for time in x[start:end]]
+            later = [time + k * int(step) for time in x[end:]]
+            found |= {(rank, position): time for position, time in enumerate([*x[:end], *copies, *later])}
+        return found
+
+    def check_timeline(self, rows: Rows, k: int, timeline: Mapping[str, Any], costs: CostModel, what: str) -> None:
+        """All of S_k's inequalities."""
+        times, scale = self.times(k, timeline), timeline["denominator"]
+        require(all(times[v] >= times[u] + lag * scale for u, v, lag in self.edges(rows, costs)), f"{what}, k = {k}")
+
+    def spans(self, rows: Rows) -> list[int]:
+        """Ticks of every block."""
+        return [self.costs.ticks(block) for row in rows for block in row]
+
+    def busy(self, rank: int) -> int:
+        """Ticks of one kernel period."""
+        start, end = self.windows[rank]
+        return sum(self.costs.ticks(block) for block in self.order[rank][start:end])
+
+    def path(self, path: Mapping[str, Any], slope: Fraction) -> int:
+        """The length of a path whose middle part can be run again, after all that is asked of it."""
+        base, (first, last), copies = path["base"], path["middle"], path["copies"]
+        rows = self.rows(base)
+        nodes = [(rank, position) for rank, position in path["nodes"]]
+        lags: dict[tuple[tuple[int, int], tuple[int, int]], int] = {}
+        for u, v, lag in self.edges(rows, self.costs):
+            lags[u, v] = max(lag, lags.get((u, v), 0))
+        steps = list(pairwise(nodes))
+        require(all(step in lags for step in steps), "a path waits at every step")
+        zones = [self._zone(node, base) for node in nodes]
+        require(0 <= first < last < len(nodes) and copies >= 1 and base >= 0, "a path with a middle part")
+        require(all(zone < 2 for zone in zones[: last + 1]) and all(zone > 0 for zone in zones[first:]), "a path in order")
+        (rank, here), (same, there) = nodes[first], nodes[last]
+        start, end = self.windows[rank]
+        require(same == rank and there - here == copies * (end - start), "the middle part ends p copies on")
+        again = sum(lags[step] for step in steps[first:last])
+        require(again == copies * slope, "the middle part takes T per copy")
+        rank, position = nodes[-1]
+        return sum(lags[step] for step in steps) + self.costs.ticks(rows[rank][position])
+
+    def _zone(self, node: tuple[int, int], k: int) -> int:
+        """0 in front of the kernel copies of S_k, 1 among them, 2 behind."""
+        rank, position = node
+        start, end = self.windows[rank]
+        return 0 if position < start else 1 if position < end + k * (end - start) else 2
+
+    def earliest_end(self, rows: Rows) -> int:
+        """The makespan, by letting every block wait until nothing changes; the timeline for all k shows that it ends."""
+        edges = list(self.edges(rows, self.costs))
+        begin = {(rank, position): 0 for rank, row in enumerate(rows) for position in range(len(row))}
+        edges.sort(key=lambda edge: edge[1])
+        changed = True
+        while changed:
+            changed = False
+            for u, v, lag in edges:
+                if begin[u] + lag > begin[v]:
+                    begin[v], changed = begin[u] + lag, True
+        return max(begin[rank, len(row) - 1] + self.costs.ticks(row[-1]) for rank, row in enumerate(rows))

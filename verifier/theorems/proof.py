@@ -1,0 +1,62 @@
+"""What came of proving a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """
+    A statement, and whether it is true.
+
+    Attributes
+    ----------
+    theorem
+        The name under which it is listed.
+    statement, domain
+        What is said, and of which sizes and costs.
+    status
+        ``proved`` only if every condition was discharged; ``refuted`` with a witness; else ``unknown`` with the reason.
+    conditions, discharged
+        How many conditions the statement comes to, and how many of them hold.
+    witness
+        Why it is false, or why it is not known, for people.
+    numbers
+        Quantities that go with the verdict, such as the growth per micro-batch.
+    evidence
+        What ``check`` needs to verify the conditions once more: plain JSON values. Empty where nothing was proved.
+
+    Examples
+    --------
+    >>> Proof("t", "1 = 1", "everywhere", PROVED, 1, 1, 0.0).as_json()["conditions"]
+    1
+    """
+
+    theorem: str
+    statement: str
+    domain: str
+    status: str
+    conditions: int
+    discharged: int
+    seconds: float
+    witness: tuple[str, ...] = ()
+    numbers: Mapping[str, object] = field(default_factory=dict)
+    evidence: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    def as_json(self) -> dict[str, object]:
+        """The object that ``prove --json`` prints."""
+        return {
+            "theorem": self.theorem,
+            "statement": self.statement,
+            "domain": self.domain,
+            "status": self.status,
+            "conditions": self.discharged,
+            "of": self.conditions,
+            "seconds": round(self.seconds, 3),
+            "witness": list(self.witness),
+            **self.numbers,
+        }
