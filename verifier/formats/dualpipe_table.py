@@ -107,6 +107,8 @@ def refuse_beyond_dualpipe(schedule: Schedule) -> None:
     """
     problem = schedule.problem
     straight = tuple(range(problem.ranks))
+    if problem.ranks < 2:
+        raise ScheduleError("dualpipe: expected at least 2 ranks; the class keeps one list of losses per rank")
     if problem.placement != (straight, straight[::-1]):
         raise ScheduleError(
             f"dualpipe: expected stage s of direction 0 on rank s and of direction 1 on rank {problem.ranks - 1} - s, "

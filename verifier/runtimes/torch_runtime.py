@@ -1,8 +1,8 @@
 """
 PyTorch's pipelining runtime, driven by a schedule: one weight copy, or the two of DualPipe.
 
-Needs torch 2.13 or newer. The runtime itself, ``torch.distributed.pipelining.schedules._PipelineScheduleRuntime``, runs
-unchanged; what it lacks for two weight copies is in :class:`CopyStage`.
+Needs torch 2.13 or newer. With one copy the runtime, ``torch.distributed.pipelining.schedules._PipelineScheduleRuntime``, and
+its stages run unchanged; what they lack for two copies is in :class:`CopyStage` and :class:`CopyRuntime`.
 """
 
 from __future__ import annotations
@@ -95,6 +95,18 @@ class CopyStage(PipelineStage):
         self.backward_maybe_with_nosync("full", everything, last_backward=last_backward)
 
 
+class CopyRuntime(_PipelineScheduleRuntime):
+    """
+    The runtime for two weight copies.
+
+    Torch looks up a loss for every backward of a rank that has a last stage, and complains if it is not there yet. In one
+    chain it always is; a stage of the other copy may well be ahead.
+    """
+
+    def _maybe_get_loss(self, stage: Any, mb_index: int) -> torch.Tensor | None:
+        return super()._maybe_get_loss(stage, mb_index) if stage.is_last else None
+
+
 class TorchPipeline:
     """
     What one rank runs: its stages in torch's runtime, with every op and message where the schedule has it.
@@ -158,7 +170,8 @@ class TorchPipeline:
             stage_class(modules[key], number, problem.stages, problem.directions, torch.device(device), group)
             for number, key in numbers
         ]
-        self.runtime = _PipelineScheduleRuntime(self.stages, problem.microbatches[0], loss_fn=loss, scale_grads=mean)
+        runtime = _PipelineScheduleRuntime if problem.directions == 1 else CopyRuntime
+        self.runtime = runtime(self.stages, problem.microbatches[0], loss_fn=loss, scale_grads=mean)
         if table is None:
             refuse_beyond_torch(schedule)
             table = torch_comms_csv.dump(schedule) if form == "compute_comms" else torch_csv.dump(schedule)
