@@ -16,10 +16,9 @@ from verifier.compare import Refusal, compare
 from verifier.costs import CostModel
 from verifier.families import FAMILIES, build_family
 from verifier.formats import read
-from verifier.model import Block, Limits, Problem, Schedule, Witness
+from verifier.model import Block, Limits, Problem, Schedule, Witness, shown
 from verifier.simulate import simulate
 from verifier.verify import Property, verify
-from verifier.views import shown
 from verifier.views.grid import MAX_BANDS, draw
 from verifier.views.terminal import console, print_comparison, print_families, print_report, print_show
 
@@ -179,7 +178,7 @@ def test_show_says_when_ranks_are_busy():
 
 def test_show_in_colours_marks_kinds_by_colour_and_nothing_else():
     text = printed(print_show, verify(build_family("dualpipe", 4, 8), solver="replay"), colour=True)
-    assert "48;2;246;178;107" in text
+    assert "48;2;221;154;10" in text
     assert "F0" not in text
     assert "overlapped" in text
 

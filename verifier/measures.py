@@ -5,11 +5,11 @@ How busy the ranks are, and when: the stretch in which no rank idles, the steady
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from verifier.model import Timeline, plain
-from verifier.simulate import Simulation
+from verifier.model import Block, Timeline, plain
+from verifier.simulate import Simulation, simulate
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,29 @@ def reached(simulation: Simulation) -> tuple[int, ...]:
     except nx.NetworkXUnfeasible:
         pass
     return tuple(counts)
+
+
+def as_far_as_it_runs(simulation: Simulation) -> tuple[Simulation, tuple[Block | None, ...]]:
+    """
+    The simulation itself; or where the ranks hang, that of the blocks before, and the block that each rank is stuck at.
+
+    What comes before the first blocked blocks does not wait for them, so that the first value has a timeline.
+
+    Examples
+    --------
+    >>> from verifier.model import Problem, Schedule
+    >>> rows = (("0F0", "0B0", "0F1", "0B1"), ("1F1", "1F0", "1B1", "1B0"))
+    >>> order = tuple(tuple(map(Block.parse, row)) for row in rows)
+    >>> run, stuck = as_far_as_it_runs(simulate(Schedule(Problem(((0, 1),), (2,)), order)))
+    >>> str(run.timeline.makespan), [str(block) for block in stuck]
+    ('1', ['0B0', '1F1'])
+    """
+    if simulation.timeline is not None:
+        return simulation, ()
+    schedule, counts = simulation.schedule, reached(simulation)
+    done = tuple(row[:count] for row, count in zip(schedule.order, counts, strict=True))
+    stuck = tuple(row[count] if count < len(row) else None for row, count in zip(schedule.order, counts, strict=True))
+    return simulate(replace(schedule, order=done), simulation.costs), stuck
 
 
 def _stretches(timeline: Timeline, rank: int) -> Iterator[tuple[int, int]]:

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
 
 from rich.text import Text
 
-from verifier.measures import reached
-from verifier.model import Block, Part, Schedule, Timeline
-from verifier.simulate import Simulation, simulate
-from verifier.views import shown
+from verifier.measures import as_far_as_it_runs
+from verifier.model import Block, Part, Schedule, Timeline, shown
+from verifier.simulate import Simulation
+from verifier.views.palette import COLOURS, tones
 
 MAX_BANDS = 12
 """Bands that are drawn unless a stretch of time is asked for."""
 
-STYLES = {
-    "F": ("black on #f6b26b", "white on #b45f06"),
-    "B": ("black on #93c47d", "white on #38761d"),
-    "I": ("black on #76d7d0", "white on #13747d"),
-    "W": ("black on #9fc5f8", "white on #1155cc"),
-}
+STYLES = {kind: (f"black on {light}", f"white on {dark}") for kind, (light, dark) in COLOURS.items()}
 """Per kind: direction 0 or a rank's first stage; direction 1 or its second stage."""
 
 _STUCK = "bold white on #cc0000"
@@ -79,6 +74,7 @@ def draw(
     Examples
     --------
     >>> from verifier.families import build_family
+    >>> from verifier.simulate import simulate
     >>> for line in draw(simulate(build_family("1f1b", 2, 2)), 60).lines:
     ...     print(line.plain.rstrip())
              0              5
@@ -86,7 +82,9 @@ def draw(
     rank 1   .  F0 B0    F1 B1    .  .
     <BLANKLINE>
     """
-    timeline, stuck = _timeline(simulation)
+    run, stuck = as_far_as_it_runs(simulation)
+    timeline = run.timeline
+    assert timeline is not None, "what comes before the first blocked blocks does not wait for them"
     axis = _axis(timeline, coloured)
     rows = [_row(timeline, axis, rank, coloured) for rank in range(len(timeline.start))]
     if stuck:
@@ -201,22 +199,10 @@ class _Cell:
     styles: tuple[str, ...]
 
 
-def _timeline(simulation: Simulation) -> tuple[Timeline, tuple[Block | None, ...]]:
-    """The timeline; or the one up to where the ranks hang, with the block that each is stuck at."""
-    if simulation.timeline is not None:
-        return simulation.timeline, ()
-    schedule = simulation.schedule
-    counts = reached(simulation)
-    done = tuple(row[:count] for row, count in zip(schedule.order, counts, strict=True))
-    timeline = simulate(replace(schedule, order=done), simulation.costs).timeline
-    assert timeline is not None, "what comes before the first blocked blocks does not wait for them"
-    return timeline, tuple((*row[count:], None)[0] for row, count in zip(schedule.order, counts, strict=True))
-
-
 def _row(timeline: Timeline, axis: _Axis, rank: int, coloured: bool) -> tuple[_Cell, ...]:
     """The cells of one rank."""
     schedule = timeline.schedule
-    tone = {place: index % 2 for index, place in enumerate(schedule.problem.stages_on(rank))}
+    tone = tones(schedule.problem.stages_on(rank))
     return tuple(
         _Cell(
             axis.column_at(start),

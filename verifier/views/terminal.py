@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from verifier.measures import Window, all_busy, steady, whole
-from verifier.model import Timeline, plain
-from verifier.views import shown
+from verifier.model import Timeline, plain, shown
 from verifier.views.grid import STYLES, draw
+from verifier.views.palette import MEANING
 
 if TYPE_CHECKING:
     from verifier.compare import Refusal, Row
@@ -118,13 +118,12 @@ def _written(value: object) -> str:
 def _legend(simulation: Simulation, coloured: bool) -> Text:
     """What the cells say, of those kinds that occur."""
     kinds = {part.kind for row in simulation.schedule.order for block in row for part in block.parts}
-    meaning = {"F": "forward", "B": "full backward", "I": "backward for the input", "W": "backward for the weights"}
     line = Text()
-    for kind in (kind for kind in meaning if kind in kinds):
+    for kind in (kind for kind in MEANING if kind in kinds):
         if coloured:
-            line.append(" 0 ", STYLES[kind][0]).append(" 0 ", STYLES[kind][1]).append(f" {meaning[kind]}   ")
+            line.append(" 0 ", STYLES[kind][0]).append(" 0 ", STYLES[kind][1]).append(f" {MEANING[kind]}   ")
         else:
-            line.append(f"{kind} {meaning[kind]}, ")
+            line.append(f"{kind} {MEANING[kind]}, ")
     problem = simulation.schedule.problem
     if problem.directions > 1:
         line.append("dark direction 1   " if coloured else "' direction 1, ")
