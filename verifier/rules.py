@@ -313,16 +313,19 @@ def _activations(question: Question) -> Iterator[Witness]:
         if limit is None:
             continue
         scale = question.costs.steps_per_activation
-        for position, held in _live(question, timeline, rank):
-            if held > limit * scale:
-                text = schedule.text(row[position])
-                yield Witness(
-                    f"{schedule.place(rank, position)}: {text} brings the live activations to {plain(Fraction(held, scale))}; "
-                    f"the limit is {plain(limit)}",
-                    rank,
-                    position,
-                    text,
-                )
+        over = [(position, held) for position, held in _live(question, timeline, rank) if held > limit * scale]
+        if over:
+            # The first block over the limit is the one to move; the most that is held says how far off the rank is.
+            position, held = over[0]
+            most = max(held for _, held in over)
+            text, more = schedule.text(row[position]), f" and later {plain(Fraction(most, scale))}" if most > held else ""
+            yield Witness(
+                f"{schedule.place(rank, position)}: {text} brings the live activations to {plain(Fraction(held, scale))}{more}; "
+                f"the limit is {plain(limit)}",
+                rank,
+                position,
+                text,
+            )
 
 
 def peaks(question: Question) -> tuple[Fraction, ...]:
