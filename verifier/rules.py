@@ -319,9 +319,9 @@ def _activations(question: Question) -> Iterator[Witness]:
             position, held = over[0]
             most = max(held for _, held in over)
             text, more = schedule.text(row[position]), f" and later {plain(Fraction(most, scale))}" if most > held else ""
+            reached = f"{text} brings the live activations to {plain(Fraction(held, scale))}{more}"
             yield Witness(
-                f"{schedule.place(rank, position)}: {text} brings the live activations to {plain(Fraction(held, scale))}{more}; "
-                f"the limit is {plain(limit)}",
+                f"{schedule.place(rank, position)}: {reached}; the limit is {plain(limit)}",
                 rank,
                 position,
                 text,
