@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from verifier.model import Block, Timeline, shown
+from verifier.model import Block, Op, Timeline, shown
 from verifier.simulate import Simulation, reads
 
 
@@ -140,7 +140,7 @@ def link(simulation: Simulation, node: int) -> str:
     schedule = simulation.schedule
     block, source = _block(simulation, node), _block(simulation, cause)
     there = _placed(simulation, *simulation.where(cause))
-    needed = next((op for own in block.ops for op in reads(own, schedule.problem.stages) if op in source.ops), None)
+    needed = next((op for made_by, op in inputs(simulation, node) if made_by == cause), None)
     if needed is None:
         return f"{schedule.text(block)} runs after {there}"
     spoken = schedule.spoken(needed)
@@ -148,6 +148,26 @@ def link(simulation: Simulation, node: int) -> str:
     what = there if spoken == schedule.text(source) else f"{spoken} in {there}"
     hop = simulation.costs.hop_ticks(simulation.where(cause)[0], simulation.where(node)[0])
     return f"{schedule.text(block)} needs {what}" + (f" and {_time(simulation, hop)} on the way" if hop else "")
+
+
+def inputs(simulation: Simulation, node: int) -> Iterator[tuple[int, Op]]:
+    """
+    What a block reads from other blocks: the node that makes it, and the op.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> from verifier.simulate import simulate
+    >>> simulation = simulate(build_family("1f1b", 4, 8))
+    >>> [(simulation.where(source), str(op)) for source, op in inputs(simulation, 4)]
+    [((0, 0), '0F0'), ((1, 3), '1I0')]
+    """
+    made_before = [(source, _block(simulation, source).ops) for source in simulation.graph.pred[node]]
+    for own in _block(simulation, node).ops:
+        for needed in reads(own, simulation.schedule.problem.stages):
+            source = next((source for source, ops in made_before if needed in ops), None)
+            if source is not None:
+                yield source, needed
 
 
 def _placed(simulation: Simulation, rank: int, position: int) -> str:
