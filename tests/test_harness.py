@@ -21,11 +21,17 @@ def test_a_runtime_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("how", "message"), [({"on": "jax"}, "unknown runtime 'jax'"), ({"form": "csv"}, "unknown form 'csv'")]
+    ("ranks", "how", "message"),
+    [
+        (2, {"on": "jax"}, "unknown runtime 'jax'; expected one of torch, dualpipe"),
+        (2, {"form": "csv"}, "unknown form 'csv'; expected one of compute_only, compute_comms"),
+        (2, {"on": "dualpipe", "table": "0F0"}, "a table of cells runs on torch, not on dualpipe"),
+        (65, {}, "a trial run starts one process per rank; expected at most 64, got 65"),
+    ],
 )
-def test_wrong_use_is_refused(how: dict[str, str], message: str) -> None:
+def test_wrong_use_is_refused(ranks: int, how: dict[str, str], message: str) -> None:
     with pytest.raises(ScheduleError, match=message):
-        run(build_family("1f1b", 2, 4), **how)  # type: ignore[arg-type]
+        run(build_family("1f1b", ranks, 4), **how)  # type: ignore[arg-type]
 
 
 def test_a_pair_written_backward_first_holds_less_where_it_runs_as_written() -> None:

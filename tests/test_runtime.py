@@ -16,7 +16,7 @@ from verifier.families import build_family
 from verifier.formats import load, torch_comms_csv
 from verifier.formats.traces import read_trace
 from verifier.messages import Program, judge
-from verifier.model import Block, Problem, Schedule, ScheduleError
+from verifier.model import Block, Problem, Schedule
 from verifier.runtimes.harness import RunReport, run
 from verifier.simulate import simulate
 
@@ -213,6 +213,21 @@ def test_the_public_interface_refuses_what_does_not_fit() -> None:
     assert done.stderr.strip().endswith("the schedule is for 2 ranks, the process group has 1")
 
 
-def test_an_unknown_runtime_is_refused() -> None:
-    with pytest.raises(ScheduleError, match="unknown runtime 'megatron'; expected one of torch, dualpipe"):
-        run(build_family("1f1b", 2, 4), on="megatron")
+@needs_dualpipe
+def test_the_hook_for_overlap_is_found_in_either_spelling() -> None:
+    from verifier.runtimes.deepseek import _accept_both_spellings
+
+    class Short:
+        @staticmethod
+        def overlaped_forward_backward() -> str:
+            return "overlapped"
+
+    class Long:
+        @classmethod
+        def overlapped_forward_backward(cls) -> str:
+            return cls.__name__
+
+    for kind in (Short, Long):
+        _accept_both_spellings(kind)
+    assert Short.overlapped_forward_backward() == "overlapped"  # type: ignore[attr-defined]
+    assert Long.overlaped_forward_backward() == "Long"  # type: ignore[attr-defined]

@@ -6,7 +6,6 @@ Torch is imported by those processes only. They talk over gloo on the loopback i
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
 import os
@@ -32,6 +31,8 @@ RUNTIMES = {"torch": "torch", "dualpipe": "dualpipe"}
 """What must be importable for each runtime, besides torch."""
 FORMS = ("compute_only", "compute_comms")
 TOLERANCE = 1e-6
+MAX_RANKS = 64
+"""Processes of the largest trial run."""
 START_SECONDS = 180
 """For importing torch and for comparing at the end, on a machine that does other things too."""
 
@@ -192,13 +193,19 @@ def run(
     Raises
     ------
     ScheduleError
-        If the runtime is unknown or not installed, or cannot execute such a schedule at all.
+        If the runtime is unknown or not installed, or cannot execute such a schedule at all; or for more than 64 ranks.
     """
     if on not in RUNTIMES:
         raise ScheduleError(f"unknown runtime '{on}'; expected one of {', '.join(RUNTIMES)}")
     form = form or ("compute_only" if on == "torch" and schedule.problem.directions == 1 and table is None else "compute_comms")
     if form not in FORMS:
         raise ScheduleError(f"unknown form '{form}'; expected one of {', '.join(FORMS)}")
+    if table is not None and on != "torch":
+        raise ScheduleError(f"a table of cells runs on torch, not on {on}")
+    if schedule.problem.ranks > MAX_RANKS:
+        raise ScheduleError(
+            f"a trial run starts one process per rank; expected at most {MAX_RANKS}, got {schedule.problem.ranks}"
+        )
     _require("torch", RUNTIMES[on])
     started = time.monotonic()
     job = {
@@ -332,11 +339,14 @@ def _execute(directory: Path, watched: _Watched, timeout: float) -> int:
     except subprocess.TimeoutExpired:
         return -1
     finally:
-        with contextlib.suppress(ProcessLookupError):
+        if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        os.close(hear)
+        # Whoever may be left leaves when this pipe ends, and the other one ends when the last is gone.
         os.close(hold)
+        process.wait()
+        while os.read(hear, 65536):
+            pass
+        os.close(hear)
 
 
 def _listen(hear: int, watched: _Watched, timeout: float) -> None:
