@@ -18,6 +18,7 @@ from rich.text import Text
 from verifier.measures import as_far_as_it_runs
 from verifier.model import Block, Part, Schedule, Timeline, shown
 from verifier.simulate import Simulation
+from verifier.views.labels import round_step
 from verifier.views.palette import COLOURS, tones
 
 MAX_BANDS = 12
@@ -130,7 +131,7 @@ class _Axis:
 
     def ruler(self, begin: int, end: int) -> str:
         """The times above a band, at round distances."""
-        step = self._round_distance()
+        step = round_step(max(8, len(shown(self.makespan)) + 2) / self.columns_per_unit)
         line = [" "] * (end - begin)
         number = -(-self.time(begin) // step)
         while (column := self.column(number * step) - begin) < len(line):
@@ -139,18 +140,6 @@ class _Axis:
                 line[column : column + len(text)] = text
             number += 1
         return "".join(line).rstrip()
-
-    def _round_distance(self) -> Fraction:
-        """1, 2 or 5 times a power of ten, far enough apart for the numbers to be read."""
-        apart = max(8, len(shown(self.makespan)) + 2)
-        power = Fraction(1)
-        while power * self.columns_per_unit >= apart:
-            power /= 10
-        while True:
-            for factor in (1, 2, 5):
-                if power * factor * self.columns_per_unit >= apart:
-                    return power * factor
-            power *= 10
 
     def dots(self, dot: str) -> str:
         """One period of what fills idle time."""

@@ -17,8 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from verifier.measures import Window, all_busy, steady, whole
-from verifier.model import Timeline, plain, shown
+from verifier.model import Timeline, shown
 from verifier.views.grid import STYLES, draw
+from verifier.views.labels import costs_text, share_text
 from verifier.views.palette import MEANING
 
 if TYPE_CHECKING:
@@ -103,16 +104,7 @@ def print_show(out: Console, report: Report, since: Fraction | None = None, unti
 
 def _title(name: str, report: Report) -> Text:
     """What is shown, and the costs it is shown under."""
-    return Text.assemble((name or "schedule", "bold"), (f"   {_costs(report.costs)}", "dim"))
-
-
-def _costs(costs: CostModel) -> str:
-    """The costs as ``--costs`` takes them."""
-    return ",".join(f"{key}={_written(value)}" for key, value in costs.as_written().items())
-
-
-def _written(value: object) -> str:
-    return f"[{','.join(map(_written, value))}]" if isinstance(value, list) else str(value)
+    return Text.assemble((name or "schedule", "bold"), (f"   {costs_text(report.costs)}", "dim"))
 
 
 def _legend(simulation: Simulation, coloured: bool) -> Text:
@@ -138,25 +130,22 @@ def _legend(simulation: Simulation, coloured: bool) -> Text:
 
 def _print_times(out: Console, timeline: Timeline) -> None:
     """Makespan, and from when to when the ranks are how busy."""
-    rows = [("makespan", shown(timeline.makespan)), ("bubble", f"{_share(timeline.bubble_ratio)} of ranks times makespan")]
+    rows = [("makespan", shown(timeline.makespan)), ("bubble", f"{share_text(timeline.bubble_ratio)} of ranks times makespan")]
     busy, window = all_busy(timeline), steady(timeline)
     rows.append(("no rank idles", "never" if busy is None else f"from {_stretch(busy)}"))
     if window is not None:
-        rows.append(("steady", f"from {_stretch(window)}: all ranks have started, none is done; {_share(window.overall)} busy"))
+        rows.append(
+            ("steady", f"from {_stretch(window)}: all ranks have started, none is done; {share_text(window.overall)} busy")
+        )
     overall = whole(timeline)
     if overall is not None:
-        rows.append(("overall", f"{_share(overall.overall)} busy"))
+        rows.append(("overall", f"{share_text(overall.overall)} busy"))
     for name, text in rows:
         _print_headed(out, name.ljust(15), text)
 
 
 def _stretch(window: Window) -> str:
     return f"{shown(window.start)} to {shown(window.end)} ({shown(window.end - window.start)} long)"
-
-
-def _share(share: Fraction) -> str:
-    """A share as a percentage for people, exact in brackets where it is a short fraction."""
-    return f"{float(share):.1%}" + (f" ({plain(share)})" if 1 < share.denominator < 1000 else "")
 
 
 def _per_rank(simulation: Simulation, timeline: Timeline) -> Table:
@@ -209,7 +198,7 @@ def print_report(out: Console, report: Report) -> None:
     """
     simulation = report.simulation
     _print_headed(out, f"{simulation.schedule.name or 'schedule'}: ", report.status, "bold", _COLOURS[report.status])
-    out.print(f"costs {_costs(report.costs)}", style="dim", soft_wrap=True)
+    out.print(f"costs {costs_text(report.costs)}", style="dim", soft_wrap=True)
     out.print()
     for name, part in report.properties.items():
         _print_property(out, name, part)
@@ -242,7 +231,7 @@ def _numbers(report: Report) -> list[tuple[str, str]]:
         ("makespan", shown(timeline.makespan)),
         ("idle", _each(timeline.idle)),
         ("span idle", _each(timeline.span_idle)),
-        ("bubble", f"{_share(timeline.bubble_ratio)} of ranks times makespan"),
+        ("bubble", f"{share_text(timeline.bubble_ratio)} of ranks times makespan"),
         ("peak activations", _each(simulation.peak_activations)),
         ("weights", _each([len(problem.stages_on(rank)) for rank in range(problem.ranks)])),
         ("overlapped", _each(simulation.overlapped)),
@@ -303,7 +292,7 @@ def _terms(costs: CostModel, per: str) -> str:
     }
     return (
         "Idle, activations and weights of the worst rank, overlapped pairs of all ranks.\n"
-        f"Costs {_costs(costs)} and activations are {units[per]}."
+        f"Costs {costs_text(costs)} and activations are {units[per]}."
     )
 
 

@@ -1,0 +1,49 @@
+"""What several views write: costs, shares, and round numbers along an axis."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from verifier.costs import CostModel
+from verifier.model import plain
+
+
+def costs_text(costs: CostModel) -> str:
+    """
+    The costs as ``--costs`` takes them.
+
+    >>> costs_text(CostModel.of(F=[1, 2], FB="5/2"))
+    'F=[1,2],I=1,W=1,B=2,FB=5/2'
+    """
+    return ",".join(f"{key}={_written(value)}" for key, value in costs.as_written().items())
+
+
+def _written(value: object) -> str:
+    return f"[{','.join(map(_written, value))}]" if isinstance(value, list) else str(value)
+
+
+def share_text(share: Fraction) -> str:
+    """
+    A share as a percentage for people, exact in brackets where it is a short fraction.
+
+    >>> share_text(Fraction(1, 11)), share_text(Fraction(0))
+    ('9.1% (1/11)', '0.0%')
+    """
+    return f"{float(share):.1%}" + (f" ({plain(share)})" if 1 < share.denominator < 1000 else "")
+
+
+def round_step(least: Fraction) -> Fraction:
+    """
+    How far apart the numbers of an axis stand: the smallest of 1, 2 and 5 times a power of ten that is not below ``least``.
+
+    >>> [str(round_step(Fraction(number))) for number in ("3", "0.3", "12", "0.011")]
+    ['5', '1/2', '20', '1/50']
+    """
+    power = Fraction(1)
+    while power >= least > 0:
+        power /= 10
+    while True:
+        for factor in (1, 2, 5):
+            if power * factor >= least:
+                return power * factor
+        power *= 10
