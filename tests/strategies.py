@@ -1,5 +1,5 @@
 """
-Random legal problems, costs and schedules, and mutations of schedules with the rule that each breaks.
+Random legal problems, costs and schedules, mutations of schedules with the rule that each breaks, and programs with slips.
 
 Nothing here uses the rules, the simulation or the families: what is legal is decided by the readiness loop in
 :func:`legal_blocks`, which does the jobs one after the other as a single worker would, and a schedule is legal because it was
@@ -17,6 +17,7 @@ from hypothesis import assume
 from hypothesis import strategies as st
 
 from verifier.costs import CostModel
+from verifier.messages import Action, Program, Recv, Send, lower, lower_torch
 from verifier.model import Block, Limits, Op, Problem, Schedule, Witness
 
 Place = tuple[int, int]
@@ -707,3 +708,39 @@ def shuffled(draw: st.DrawFn) -> Schedule:
         near = max(0, position - 3), min(len(rows[rank]), position + 3)
         rows[rank].insert(random.randint(*near), block)
     return _with(schedule, rows)
+
+
+# ------------------------------------------------------------------------------------------------------------- programs
+
+
+@st.composite
+def programs(draw: st.DrawFn) -> Program:
+    """Lowerings of small legal schedules with up to four slips of the pen, and with some groups of messages parted."""
+    schedule = draw(schedules(problems(max_ranks=3, max_microbatches=2)))
+    random = draw(st.randoms(use_true_random=False))
+    program = draw(st.sampled_from((lower, lower_torch)))(schedule)
+    rows = [list(row) for row in program.actions]
+    for _ in range(draw(st.integers(0, 4))):
+        row = random.choice(rows)
+        ends = [position for position, action in enumerate(row) if isinstance(action, (Send, Recv))]
+        if ends:
+            slip = random.choice(("move", "move", "move", "drop", "double"))
+            position = random.choice(ends)
+            action = row[position] if slip == "double" else row.pop(position)
+            if slip != "drop":
+                row.insert(random.randint(max(0, position - 4), min(len(row), position + 4)), action)
+    whole = Program.of(program.problem, rows)
+    steps = [
+        [list(step) if isinstance(step[0], (Send, Recv)) else step[0] for step in whole.groups(r)] for r in range(len(rows))
+    ]
+    return Program.of(program.problem, [[part for step in row for part in parted(step, random)] for row in steps])
+
+
+def parted(step: Action | list[Action], random: Random) -> list[Action | list[Action]]:
+    """A group of messages, or now and then two groups."""
+    if not isinstance(step, list):
+        return [step]
+    if len(step) == 1 or random.random() < 0.7:
+        return list(step)
+    cut = random.randint(1, len(step) - 1)
+    return [step[:cut], step[cut:]]

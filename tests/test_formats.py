@@ -416,12 +416,12 @@ def test_a_file_that_may_not_be_read(tmp_path):
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (b"", "empty; expected pipeline-schedule/1 (JSON) or a PyTorch table"),
+        (b"", "empty; expected pipeline-schedule/1 or pipeline-program/1 (JSON), or a PyTorch table"),
         (b"\xef\xbb\xbf \n", "empty"),
         (b"\x7fELF\x00\x01", "not UTF-8 text (byte 4 is 0x00)"),
         (b"0F0,\xff", "not UTF-8 text (byte 4 is 0xff)"),
         ("0F0,0B0".encode("utf-16"), "not UTF-8 text"),
-        (b"hello world", 'begins with "hello world"; expected pipeline-schedule/1 (JSON) or a PyTorch table'),
+        (b"hello world", 'begins with "hello world"; expected pipeline-schedule/1 or pipeline-program/1 (JSON), or a'),
         (b"[schedule]\nfamily = 'x'\n", "looks like a TOML spec; expected a schedule"),
         (b"# a comment\n\n[costs]\nF = 1\n", "looks like a TOML spec"),
         (b"family = 'dualpipe'", "looks like a TOML spec"),
@@ -493,8 +493,11 @@ def test_writing_leaves_a_whole_file_or_none(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({"format": "pipeline-schedule/2"}, 'format: expected "pipeline-schedule/1", got "pipeline-schedule/2"'),
-        ({"format": None}, 'format: expected "pipeline-schedule/1", got no such key'),
+        (
+            {"format": "pipeline-schedule/2"},
+            'expected "pipeline-schedule/1" or "pipeline-program/1", got "pipeline-schedule/2"',
+        ),
+        ({"format": None}, 'format: expected "pipeline-schedule/1" or "pipeline-program/1", got no such key'),
         ({"order": None}, 'expected "order" too'),
         ({"order": None, "ordr": []}, 'unknown key "ordr"; did you mean "order"?'),
         ({"colour": 1}, 'unknown key "colour"; expected format, name, ranks, placement'),

@@ -16,7 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import bidirectional, costs, in_rows, interleaved, legal_blocks, problems, schedules, sequential, v_shaped
+from tests.strategies import (
+    bidirectional,
+    costs,
+    in_rows,
+    interleaved,
+    legal_blocks,
+    problems,
+    programs,
+    schedules,
+    sequential,
+    v_shaped,
+)
 from verifier.costs import CostModel
 from verifier.families import build_family
 from verifier.messages import (
@@ -473,25 +484,6 @@ def test_an_earlier_receive_is_accepted_and_so_is_a_later_send_that_nothing_wait
 # ---------------------------------------------------------------------------------------- three ways that must agree
 
 
-@st.composite
-def programs(draw: st.DrawFn) -> Program:
-    """Lowerings of small legal schedules with up to four slips of the pen."""
-    schedule = draw(schedules(problems(max_ranks=3, max_microbatches=2)))
-    random = draw(st.randoms(use_true_random=False))
-    program = draw(st.sampled_from((lower, lower_torch)))(schedule)
-    rows = [list(row) for row in program.actions]
-    for _ in range(draw(st.integers(0, 4))):
-        row = random.choice(rows)
-        ends = [position for position, action in enumerate(row) if isinstance(action, (Send, Recv))]
-        if ends:
-            slip = random.choice(("move", "move", "move", "drop", "double"))
-            position = random.choice(ends)
-            action = row[position] if slip == "double" else row.pop(position)
-            if slip != "drop":
-                row.insert(random.randint(max(0, position - 4), min(len(row), position + 4)), action)
-    return Program.of(program.problem, rows)
-
-
 class Interpreter:
     """Ranks that move one step at a time, whichever the dice say, with buffers and queues that change as they go."""
 
@@ -556,7 +548,7 @@ class Interpreter:
             return
         count = 1
         if self.model == "batched":
-            while position + count < len(row) and isinstance(row[position + count], (Send, Recv)):
+            while position + count < len(row) and self.goes_on(rank, position + count):
                 count += 1
         group = [(rank, position + k) for k in range(count)]
         self.queues.setdefault((rank, peer if self.model == "pair" else 0), []).append(group)
@@ -605,12 +597,17 @@ class Interpreter:
         if self.model != "batched":
             return [place]
         (rank, first), row = place, self.program.actions[place[0]]
-        while first and isinstance(row[first - 1], (Send, Recv)):
+        while self.goes_on(rank, first):
             first -= 1
-        last = first
-        while last < len(row) and isinstance(row[last], (Send, Recv)):
+        last = first + 1
+        while last < len(row) and self.goes_on(rank, last):
             last += 1
         return [(rank, position) for position in range(first, last)]
+
+    def goes_on(self, rank: int, position: int) -> bool:
+        """Whether a message belongs to the group of the one before it."""
+        both = self.program.actions[rank][max(position - 1, 0) : position + 1]
+        return len(both) == 2 and all(isinstance(a, (Send, Recv)) for a in both) and (rank, position) not in self.program.cuts
 
 
 @given(programs(), st.randoms(use_true_random=False))

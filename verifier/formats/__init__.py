@@ -10,16 +10,22 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from verifier.formats import schedule_json, torch_csv
+from verifier.formats import json_text, program_json, schedule_json, torch_csv
 from verifier.formats.source import DIALECTS, Source, one_line, reason, write_text
 from verifier.model import MAX_OPS, ScheduleError
 
-__all__ = ["MAX_BYTES", "Source", "load", "read", "schedule_json", "torch_csv", "write_text"]
+__all__ = ["MAX_BYTES", "Source", "load", "program_json", "read", "schedule_json", "torch_csv", "write_text"]
 
 MAX_BYTES = 128 * 2**20
 """Bytes of the largest file that is read."""
 
-READABLE = "pipeline-schedule/1 (JSON) or a PyTorch table (one line per rank, cells such as 0F3)"
+READABLE = "pipeline-schedule/1 or pipeline-program/1 (JSON), or a PyTorch table (one line per rank, cells such as 0F3)"
+
+_JSON: dict[str, Callable[..., Source]] = {
+    schedule_json.FORMAT: schedule_json.of_json,
+    program_json.FORMAT: program_json.of_json,
+}
+"""The reader of each JSON format."""
 
 _TOML = re.compile(r"(?:#[^\n]*\n\s*)*(?:\[\[?[\w.\- ]+\]\]?\s*(?:#.*)?$|[\w.\-]+ *= *\S)", re.MULTILINE)
 
@@ -48,7 +54,7 @@ def load(path: str | Path, *, microbatches: int | None = None, dialect: str = "m
     --------
     >>> load(".")
     Traceback (most recent call last):
-    verifier.model.ScheduleError: .: is a directory; expected a file with pipeline-schedule/1 (JSON) or a PyTorch table ...
+    verifier.model.ScheduleError: .: is a directory; expected a file with pipeline-schedule/1 or ...
     """
     shown = _short_path(path)
     return _read(lambda: _text(_bytes(path)), shown, Path(path).stem, microbatches, dialect, copies)
@@ -134,15 +140,17 @@ def _parsed(text: str, name: str, microbatches: int | None, dialect: str, copies
     if not head:
         raise ScheduleError(f"empty; expected {READABLE}")
     if head[0] == "{":
+        written = json_text.parsed(text)
+        stated = json_text.format_of(written, _JSON)
         if dialect != "modern":
-            raise ScheduleError(f"dialect: {schedule_json.FORMAT} has one dialect; only tables have a legacy one")
+            raise ScheduleError(f"dialect: {stated} has one dialect; only tables have a legacy one")
         if copies != 1:
-            raise ScheduleError(f"copies: {schedule_json.FORMAT} says itself how many weight copies there are")
-        return schedule_json.read(text, microbatches=microbatches)
+            raise ScheduleError(f"copies: {stated} says itself how many weight copies there are")
+        return _JSON[stated](written, microbatches=microbatches)
     if _TOML.match(head):
         raise ScheduleError(f"looks like a TOML spec; expected a schedule, {READABLE}")
     if head[0] == "[":
-        raise ScheduleError(f"a JSON list; expected an object, {schedule_json.FORMAT}")
+        raise ScheduleError(f"a JSON list; expected an object, {' or '.join(_JSON)}")
     if "," in line or re.search(r"\d", line):
         return torch_csv.read(text, name=name, microbatches=microbatches, dialect=dialect, copies=copies)
     raise ScheduleError(f'begins with "{one_line(line, 40)}"; expected {READABLE}')

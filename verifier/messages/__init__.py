@@ -6,7 +6,7 @@ position alone. A program (:class:`Program`) is a schedule with messages, read f
 """
 
 from verifier.messages.judge import judge
-from verifier.messages.lowering import lower, lower_torch
+from verifier.messages.lowering import lower, lower_torch, with_marks
 from verifier.messages.program import MARKS, Action, Mark, Program, Recv, Send, Transfer, parse_action
 from verifier.messages.replay import MODELS, simulate_program
 from verifier.messages.smt import decide
@@ -26,4 +26,5 @@ __all__ = [
     "lower_torch",
     "parse_action",
     "simulate_program",
+    "with_marks",
 ]

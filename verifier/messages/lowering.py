@@ -108,6 +108,40 @@ def lower_torch(schedule: Schedule, *, deferred: bool = False) -> Program:
     return _defer(program) if deferred else program
 
 
+def with_marks(program: Program) -> Program:
+    """
+    A program with torch's marks where a lowering would put them, its messages where they are, each for itself.
+
+    One that has any mark already is left as it is.
+
+    Examples
+    --------
+    >>> from verifier.model import Problem
+    >>> program = Program.of(Problem(((0, 1),), (1,)), [["0F0", "0SEND_F0", "0RECV_B0", "0B0"], []])
+    >>> print(*with_marks(program).actions[0])
+    0UNSHARD 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD 0RESHARD
+    """
+    if any(isinstance(action, Mark) for row in program.actions for action in row):
+        return program
+    rows = zip(program.actions, program.schedule.order, strict=True)
+    woven = (tuple(_woven(row, _marked(blocks, program.problem.microbatches))) for row, blocks in rows)
+    return Program(program.problem, tuple(woven), program.name)
+
+
+def _woven(row: Sequence[Action], marked: Sequence[Block | Mark]) -> Iterator[Action]:
+    """The messages of one list among the blocks and marks of another with the same blocks."""
+    rest = iter(marked)
+    for action in row:
+        if isinstance(action, Block):
+            for item in rest:
+                yield item
+                if isinstance(item, Block):
+                    break
+        else:
+            yield action
+    yield from rest
+
+
 # ------------------------------------------------------------------------------------------------- both ends at once
 
 

@@ -7,7 +7,7 @@ A program may come from a file or from :mod:`verifier.messages.lowering`. It may
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -163,6 +163,15 @@ def parse_action(text: str) -> Action:
         raise ScheduleError(message) from None
 
 
+def _action(item: Action | str) -> Action:
+    return parse_action(item) if isinstance(item, str) else item
+
+
+def _are_messages(actions: Sequence[Action]) -> bool:
+    """Whether two actions are there and both are messages."""
+    return len(actions) == 2 and all(isinstance(action, Transfer) for action in actions)
+
+
 @dataclass(frozen=True)
 class Program:
     """
@@ -178,11 +187,14 @@ class Program:
         For people; not part of what the program is.
     origin
         How the file that it was read from wrote it; ``origin.cells[rank][position]`` is about actions here.
+    cuts
+        (rank, position) of messages that begin a group of their own although a message stands right before them. Without cuts
+        neighbouring messages of a list are one group; only the model ``batched`` asks.
 
     Raises
     ------
     ScheduleError
-        If there is not one list per rank.
+        If there is not one list per rank, or a cut is not between two messages.
 
     Examples
     --------
@@ -195,25 +207,70 @@ class Program:
     actions: tuple[tuple[Action, ...], ...]
     name: str = field(default="", compare=False)
     origin: Origin | None = field(default=None, compare=False, repr=False)
+    cuts: frozenset[tuple[int, int]] = frozenset()
 
     def __post_init__(self) -> None:
         if len(self.actions) != self.problem.ranks:
             raise ScheduleError(f"expected one list per rank, {self.problem.ranks} lists; got {len(self.actions)}")
+        for rank, position in self.cuts:
+            if not _are_messages(self.actions[rank][max(position - 1, 0) : position + 1]):
+                raise ScheduleError(f"rank {rank}, position {position}: a cut stands between two messages")
 
     @classmethod
     def of(
-        cls, problem: Problem, rows: Iterable[Iterable[Action | str]], name: str = "", origin: Origin | None = None
+        cls,
+        problem: Problem,
+        rows: Iterable[Iterable[Action | str | Sequence[Action | str]]],
+        name: str = "",
+        origin: Origin | None = None,
     ) -> Program:
         """
-        A program from lists of actions, or of their texts.
+        A program from lists of actions, or of their texts; a list inside a list is a group of messages.
 
         Raises
         ------
         ScheduleError
             If a text is no action, or there is not one list per rank.
+
+        Examples
+        --------
+        >>> problem = Problem(((0, 1),), (1,))
+        >>> Program.of(problem, [[["0SEND_F0"], ["0RECV_B0"]], [["1RECV_F0", "1SEND_B0"]]]).cuts
+        frozenset({(0, 1)})
         """
-        actions = (tuple(parse_action(item) if isinstance(item, str) else item for item in row) for row in rows)
-        return cls(problem, tuple(actions), name, origin)
+        lists: list[tuple[Action, ...]] = []
+        cuts: set[tuple[int, int]] = set()
+        for rank, row in enumerate(rows):
+            actions: list[Action] = []
+            after_group = False
+            for item in row:
+                if isinstance(item, str | Action):
+                    more, is_group = [_action(item)], False
+                else:
+                    more, is_group = [_action(word) for word in item], True
+                if (is_group or after_group) and _are_messages([*actions[-1:], *more[:1]]):
+                    cuts.add((rank, len(actions)))
+                actions += more
+                after_group = is_group
+            lists.append(tuple(actions))
+        return cls(problem, tuple(lists), name, origin, frozenset(cuts))
+
+    def groups(self, rank: int) -> Iterator[tuple[Action, ...]]:
+        """
+        The list of a rank in steps: every run of neighbouring messages that no cut parts, and every other action by itself.
+
+        >>> program = Program.of(Problem(((0, 1),), (1,)), [["0F0", "0SEND_F0", "0RECV_B0", "0B0"], []])
+        >>> [" ".join(map(str, group)) for group in program.groups(0)]
+        ['0F0', '0SEND_F0 0RECV_B0', '0B0']
+        """
+        group: list[Action] = []
+        for position, action in enumerate(self.actions[rank]):
+            if group and ((rank, position) in self.cuts or not _are_messages([group[-1], action])):
+                yield tuple(group)
+                group = []
+            group.append(action)
+        if group:
+            yield tuple(group)
 
     @cached_property
     def schedule(self) -> Schedule:

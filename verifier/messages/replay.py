@@ -144,10 +144,10 @@ class Replay:
         return bool(self.happened[self.done[self.links.first[rank] + position]])
 
     def _gather(self) -> None:
-        """Neighbouring messages of a list share the event at which they are posted and the one at which all are over."""
+        """The messages of a group share the event at which they are posted and the one at which all are over."""
         before = -2
         for index, end in self.links.ends.items():
-            if index == before + 1 and end.position > 0:
+            if index == before + 1 and end.position > 0 and (end.rank, end.position) not in self.program.cuts:
                 self.posted[index], self._closed[index] = self.posted[before], self._closed[before]
             else:
                 self._closed[index] = self._waits.event()

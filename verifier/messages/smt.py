@@ -88,9 +88,9 @@ class _Question:
         return z3.Int(f"{what}[{self.program.text(self.program.actions[rank][position])}, rank {rank}, {position}]")
 
     def _share(self) -> None:
-        """Neighbouring messages are posted together and over together."""
+        """The messages of a group are posted together and over together."""
         for rank, position in self.transfers:
-            if (rank, position - 1) in self.transfers:
+            if (rank, position - 1) in self.transfers and (rank, position) not in self.program.cuts:
                 self.posted[rank, position] = self.posted[rank, position - 1]
                 self.over[rank, position] = self.over[rank, position - 1]
 
