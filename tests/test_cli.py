@@ -210,6 +210,18 @@ def test_export_keeps_costs():
     assert "limits" not in written
 
 
+def test_export_draws_pictures_and_traces(tmp_path):
+    trace = json.loads(result("export", *DUALPIPE, "--to", "trace", "--costs", "hop=1"))
+    assert trace["otherData"]["costs"]["hop"] == 1
+    pytest.importorskip("matplotlib")
+    drawn = result("export", *DUALPIPE, "--to", "svg")
+    assert "makespan 66" in drawn
+    path = tmp_path / "x.pdf"
+    assert result("export", *DUALPIPE, "--to", "pdf", "--theme", "dark", "--memory", "-o", path) == ""
+    assert path.read_bytes().startswith(b"%PDF")
+    assert "for pictures: svg, png, pdf" in complaint("export", *DUALPIPE, "--to", "json", "--memory")
+
+
 # ---------------------------------------------------------------------------------------------------------------- refusals
 
 

@@ -4,15 +4,18 @@ The command ``export``, and what it can write.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from verifier.commands.options import DONE, costs_option, examples, source_options
+from verifier.model import ScheduleError
 
 if TYPE_CHECKING:
     from verifier.formats.source import Source
+    from verifier.verify import Report
 
 
 def _to_json(source: Source) -> str:
@@ -39,29 +42,75 @@ def _to_dualpipe_table(source: Source) -> str:
     return dualpipe_table.dump(source.schedule)
 
 
+def _to_trace(source: Source) -> str:
+    from verifier.formats import trace_json
+
+    return trace_json.dump(source.schedule, source.costs)
+
+
 EXPORTERS: dict[str, Callable[[Source], str]] = {
     "json": _to_json,
     "torch-csv": _to_torch_csv,
     "torch-comms-csv": _to_torch_comms_csv,
     "dualpipe-table": _to_dualpipe_table,
+    "trace": _to_trace,
 }
-"""What ``export`` can write, by the name of the format."""
+"""What ``export`` can write of a schedule, by the name of the format."""
+
+PICTURES = ("svg", "png", "pdf")
 
 
-@click.command(epilog=examples("verifier export dualpipev -P 4 -M 10 --to torch-csv -o schedule.csv"))
+@click.command(
+    epilog=examples(
+        "verifier export dualpipev -P 4 -M 10 --to torch-csv -o schedule.csv",
+        "verifier export dualpipe -P 8 -M 20 --to svg --memory -o dualpipe.svg",
+    )
+)
 @click.argument("source")
 @source_options
 @costs_option
-@click.option("--to", "target", required=True, type=click.Choice(list(EXPORTERS)), help="The format to write.")
+@click.option("--to", "target", required=True, type=click.Choice([*EXPORTERS, *PICTURES]), help="The format to write.")
+@click.option("--theme", type=click.Choice(["light", "dark"]), help="Of a picture (default light).")
+@click.option("--memory", is_flag=True, help="Draw the live activations of every rank into a picture.")
 @click.option("-o", "output", metavar="FILE", help="Where to write; standard output by default.")
-def export(source: str, costs: str | None, target: str, output: str | None, **given: Any) -> int:
-    """Write a schedule in the format of a runtime."""
+def export(
+    source: str, costs: str | None, target: str, theme: str | None, memory: bool, output: str | None, **given: Any
+) -> int:
+    """Write a schedule in the format of a runtime, as a trace (ui.perfetto.dev), or as a picture."""
     from verifier.formats import write_text
     from verifier.sources import judged_under, open_source
 
-    text = EXPORTERS[target](judged_under(open_source(source, **given), costs=costs))
-    if output is None:
-        click.echo(text, nl=False)
+    if target not in PICTURES and (theme or memory):
+        raise ScheduleError(f"{target}: --theme and --memory are for pictures: {', '.join(PICTURES)}")
+    subject = judged_under(open_source(source, **given), costs=costs)
+    written = _picture(subject, target, theme or "light", memory) if target in PICTURES else EXPORTERS[target](subject)
+    if output is not None:
+        write_text(output, written)
+    elif target in ("png", "pdf") and sys.stdout.isatty():
+        raise ScheduleError(f"{target}: not for a terminal; say where to write it with -o FILE")
     else:
-        write_text(output, text)
+        click.echo(written, nl=False)
     return DONE
+
+
+def _picture(source: Source, form: str, theme: str, memory: bool) -> bytes:
+    """The timeline as a picture, which says so where the schedule is refuted."""
+    from verifier.views.picture import picture
+
+    return picture(_judged(source), form, theme=theme, memory=memory)
+
+
+def _judged(source: Source) -> Report:
+    """The verdict on a source under what it says itself."""
+    from verifier.verify import verify
+
+    return verify(
+        source.schedule,
+        source.costs,
+        source.limits,
+        start=source.start,
+        claims=source.claims,
+        suspicion=source.suspicion,
+        solver="replay",
+        notes=source.notes,
+    )

@@ -75,9 +75,9 @@ def one_line(text: str, limit: int = 400) -> str:
     return head if len(head) <= limit else head[: limit - 3] + "..."
 
 
-def write_text(path: str | Path, text: str) -> None:
+def write_text(path: str | Path, text: str | bytes) -> None:
     r"""
-    Write a file as a whole or not at all.
+    Write a file, text or bytes, as a whole or not at all.
 
     The text goes to a temporary name in the same folder, which is then renamed, so that nobody ever sees half a file. What is
     no ordinary file, such as ``/dev/stdout``, is written directly.
@@ -97,21 +97,22 @@ def write_text(path: str | Path, text: str) -> None:
     """
     try:
         target = Path(path)
+        data = text.encode() if isinstance(text, str) else text
         if target.exists() and not target.is_file() and not target.is_dir():
-            target.write_text(text, encoding="utf-8", newline="\n")
+            target.write_bytes(data)
         else:
-            _replace(target.resolve(), text)
+            _replace(target.resolve(), data)
     except (OSError, ValueError) as error:
         raise ScheduleError(f"{one_line(str(path), 200)}: cannot be written: {reason(error)}") from None
 
 
-def _replace(target: Path, text: str) -> None:
+def _replace(target: Path, data: bytes) -> None:
     """Write beside the target, then take its place."""
     if target.is_dir():
         raise IsADirectoryError(0, "Is a directory")
     beside = target.with_name(f".{target.name[:100]}.{os.getpid()}.part")
     try:
-        beside.write_text(text, encoding="utf-8", newline="\n")
+        beside.write_bytes(data)
         beside.replace(target)
     finally:
         beside.unlink(missing_ok=True)

@@ -1,0 +1,162 @@
+"""Pictures: what is drawn against the timeline, text inside its place, the same bytes every time."""
+
+from dataclasses import replace
+from itertools import combinations
+from xml.etree import ElementTree
+
+import pytest
+
+from verifier.costs import CostModel
+from verifier.families import build_family
+from verifier.model import Block, Problem, Schedule
+from verifier.verify import verify
+from verifier.views.palette import COLOURS, THEMES
+from verifier.views.picture import FORMATS, picture
+
+pytest.importorskip("matplotlib")
+
+SVG = "{http://www.w3.org/2000/svg}"
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+def judged(name, ranks, microbatches, **prices):
+    return verify(build_family(name, ranks, microbatches), CostModel.of(**prices), solver="replay")
+
+
+def named(report, name):
+    simulation = replace(report.simulation, schedule=replace(report.schedule, name=name))
+    return replace(report, schedule=simulation.schedule, simulation=simulation)
+
+
+def stuck():
+    rows = (("0F0", "0B0", "0F1", "0B1"), ("1F1", "1F0", "1B1", "1B0"))
+    order = tuple(tuple(map(Block.parse, row)) for row in rows)
+    return verify(Schedule(Problem(((0, 1),), (2,)), order, "stuck"), solver="replay")
+
+
+def root(report, **options):
+    return ElementTree.fromstring(picture(report, **options))
+
+
+def texts(tree):
+    return ["".join(element.itertext()) for element in tree.iter(f"{SVG}text")]
+
+
+def style(element):
+    return dict(item.split(": ", 1) for item in element.get("style", "").split("; "))
+
+
+def fills(tree):
+    return [style(path).get("fill") for path in tree.iter(f"{SVG}path")]
+
+
+def boxes(tree):
+    """Where the texts are: (left, top, right, bottom, text), measured with the font that ships with matplotlib."""
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import TextToPath
+
+    measure = TextToPath()
+    for element in tree.iter(f"{SVG}text"):
+        said, text = style(element), "".join(element.itertext())
+        font = FontProperties(
+            family="DejaVu Sans", size=float(said["font-size"].removesuffix("px")), weight=said.get("font-weight", "normal")
+        )
+        width, height, _ = measure.get_text_width_height_descent(text, font, ismath=False)
+        x, y = float(element.get("x")), float(element.get("y"))
+        left = x - {"start": 0, "middle": width / 2, "end": width}[said.get("text-anchor", "start")]
+        yield left, y - height, left + width, y, text
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "microbatches", "options"),
+    [
+        ("dualpipe", 8, 20, {}),
+        ("dualpipe", 4, 8, {"theme": "dark", "memory": True}),
+        ("dualpipev", 4, 10, {"memory": True}),
+        ("1f1b", 2, 1, {"memory": True}),
+        ("1f1b", 16, 16, {"theme": "dark"}),
+    ],
+)
+def test_no_text_is_clipped_or_overlaps_another(name, ranks, microbatches, options):
+    tree = root(judged(name, ranks, microbatches), **options)
+    _, _, width, height = map(float, tree.get("viewBox").split())
+    found = list(boxes(tree))
+    assert min(left for left, *_ in found) >= 0
+    assert min(top for _, top, *_ in found) >= 0
+    assert max(right for _, _, right, _, _ in found) <= width
+    assert max(bottom for *_, bottom, _ in found) <= height
+    for one, other in combinations(found, 2):
+        # Apart to the left, right, above or below.
+        assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1], (one[4], other[4])
+
+
+def test_every_block_is_drawn_and_numbered():
+    report = judged("dualpipe", 8, 20)
+    tree = root(report)
+    parts = [part for row in report.schedule.order for block in row for part in block.parts]
+    drawn = fills(tree)
+    for kind, (light, dark) in COLOURS.items():
+        legend = 1 + (kind in "FB") * 0.5
+        expected = sum(part.kind == kind for part in parts)
+        assert drawn.count(light) + drawn.count(dark) == expected + int(legend * 2)
+    numbers = [text for text in texts(tree) if text.isdigit()]
+    axis = 66 // 5 + 1
+    assert len(numbers) == len(parts) + axis
+    assert {"dualpipe P=8 M=20", "rank 7", "overlapped", "dark: direction 1"} <= set(texts(tree))
+    assert any(text.startswith("makespan 66   bubble 9.1% (1/11)   F=1,") for text in texts(tree))
+
+
+def test_numbers_are_left_out_where_they_would_not_fit():
+    costs = {"F": 100, "I": 100, "W": "1/10"}
+    numbers = [text for text in texts(root(judged("zbv", 4, 8, **costs))) if text.isdigit() and int(text) < 8]
+    assert len(numbers) == 2 * 2 * 4 * 8 + 1  # F and I of two stages on four ranks, and the 0 of the axis
+
+
+def test_idle_time_and_memory_are_drawn():
+    tree = root(judged("1f1b", 4, 8), memory=True)
+    hatched = sum((fill or "").startswith("url(#") for fill in fills(tree))
+    assert hatched == 15 + 1  # the gaps that were checked by hand, and the legend
+    assert {"peak 4", "peak 3", "peak 2", "peak 1", "live activations"} <= set(texts(tree))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_same_schedule_gives_the_same_bytes(form):
+    report = judged("dualpipe", 4, 8)
+    first = picture(report, form, memory=True)
+    assert first == picture(report, form, memory=True)
+    assert first.startswith({"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}[form])
+
+
+def test_an_svg_holds_no_date_and_no_version():
+    drawn = picture(judged("1f1b", 2, 2)).decode()
+    assert "Date" not in drawn
+    assert "date" not in drawn
+    assert "Matplotlib" not in drawn
+
+
+def test_themes_differ_in_what_surrounds_the_blocks():
+    light, dark = (fills(root(judged("1f1b", 2, 2), theme=theme)) for theme in ("light", "dark"))
+    assert light[0] == THEMES["light"]["paper"]
+    assert dark[0] == THEMES["dark"]["paper"]
+    assert light[1:].count(COLOURS["F"][0]) == dark[1:].count(COLOURS["F"][0]) == 5
+
+
+@pytest.mark.parametrize("name", [HOSTILE, "$\\frac{1}$ & <b>", "\x00\x1b[31m\n\ud800", "排程 🙂", "x" * 500])
+@pytest.mark.parametrize("form", FORMATS)
+def test_names_stay_text(name, form):
+    report = named(judged("1f1b", 2, 4), name)
+    drawn = picture(report, form)
+    if form == "svg":
+        tree = ElementTree.fromstring(drawn)
+        assert {element.tag for element in tree.iter()}.isdisjoint({f"{SVG}script", f"{SVG}img", f"{SVG}foreignObject"})
+        if len(name) < 50 and name.isprintable():
+            assert name in texts(tree)
+        assert max(map(len, texts(tree))) < 130
+
+
+def test_where_ranks_hang_the_picture_says_so():
+    found = texts(root(stuck()))
+    assert {"waits at 0B0", "waits at 1F1"} <= set(found)
+    assert any(text.startswith("no timeline exists") for text in found)
+    assert any(text.startswith("refuted (dependencies): 2 blocks wait in a circle") for text in found)
+    assert "critical path" not in found
