@@ -47,7 +47,7 @@ def test_names_survive_and_bytes_are_the_same_every_time():
     text = dump(program)
     assert read(text.encode(), "x").program.name == "dualpipe P=2 M=4"
     assert dump(lower(build_family("dualpipe", 2, 4))) == text
-    assert '"actions": [\n  ["0F0", "0SEND_F0", "0F1", ' in text
+    assert '"actions": [\n  ["0F0", "0SEND_F0", "1RECV_F0\'", ' in text
 
 
 def exchange(*rows):
