@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,15 +27,27 @@ def _to_json(source: Source) -> str:
 
 
 def _to_torch_csv(source: Source) -> str:
-    from verifier.formats import torch_csv
+    from verifier.formats import torch_comms_csv, torch_csv
 
-    return torch_csv.dump(source.schedule)
+    table = torch_csv.dump(source.schedule)
+    torch_comms_csv.refuse_beyond_torch(source.schedule)
+    return table
 
 
 def _to_torch_comms_csv(source: Source) -> str:
     from verifier.formats import torch_comms_csv
+    from verifier.messages import with_marks
 
-    return torch_comms_csv.dump(source.schedule)
+    if source.program:
+        return torch_comms_csv.dump_program(with_marks(source.program))
+    return torch_comms_csv.dump(source.schedule, source.costs)
+
+
+def _to_program(source: Source, *, groups: bool = False) -> str:
+    from verifier.formats import program_json
+    from verifier.messages import lower
+
+    return program_json.dump(source.program or lower(source.schedule, source.costs), costs=source.costs, groups=groups)
 
 
 def _to_dualpipe_table(source: Source) -> str:
@@ -53,6 +67,8 @@ EXPORTERS: dict[str, Callable[[Source], str]] = {
     "torch-csv": _to_torch_csv,
     "torch-comms-csv": _to_torch_comms_csv,
     "dualpipe-table": _to_dualpipe_table,
+    "program": _to_program,
+    "program-batched": partial(_to_program, groups=True),
     "trace": _to_trace,
 }
 """What ``export`` can write of a schedule, by the name of the format."""
@@ -76,8 +92,14 @@ PICTURES = ("svg", "png", "pdf")
 def export(
     source: str, costs: str | None, target: str, theme: str | None, memory: bool, output: str | None, **given: Any
 ) -> int:
-    """Write a schedule in the format of a runtime, as a trace (ui.perfetto.dev), or as a picture."""
+    """
+    Write a schedule in the format of a runtime, as a trace (ui.perfetto.dev), or as a picture.
+
+    A source's own messages are kept where the format has any; else they are placed so that they are right under every
+    communication model. What has to go with the file is said on standard error.
+    """
     from verifier.formats import write_text
+    from verifier.formats.notes import notes
     from verifier.sources import judged_under, open_source
 
     if target not in PICTURES and (theme or memory):
@@ -90,6 +112,8 @@ def export(
         raise ScheduleError(f"{target}: not for a terminal; say where to write it with -o FILE")
     else:
         click.echo(written, nl=False)
+    for note in notes(subject, target, Path(output).name if output else "FILE"):
+        click.echo(note, err=True)
     return DONE
 
 

@@ -124,7 +124,9 @@ def _refuse_row(schedule: Schedule, rank: int, row: tuple[Block, ...]) -> None:
     for position, block in enumerate(row):
         place = schedule.place(rank, position)
         if "&" in block.kind and block.kind != "F&B":
-            raise ScheduleError(f"{place}: the class overlaps a forward with a full backward only, not {schedule.text(block)}")
+            raise ScheduleError(
+                f"{place}: the class overlaps a forward with a full backward only, not {schedule.text(block)}. Use program"
+            )
         for part in block.parts:
             if part.kind == "W":
                 _refuse_overtaking_weight(schedule, place, part, waiting)
@@ -134,7 +136,7 @@ def _refuse_row(schedule: Schedule, rank: int, row: tuple[Block, ...]) -> None:
             if part.microbatch != expected:
                 raise ScheduleError(
                     f"{place}: {schedule.text(part)} runs where the class takes micro-batch {expected}; it runs the "
-                    "micro-batches of a direction in ascending order"
+                    "micro-batches of a direction in ascending order. Use torch-comms-csv or program"
                 )
             following[queue] = expected + 1
             if part.kind == "I":
@@ -145,7 +147,9 @@ def _refuse_overtaking_weight(schedule: Schedule, place: str, part: Part, waitin
     oldest = waiting.popleft() if waiting else None
     if part != oldest:
         due = f"{schedule.text(oldest)} is due" if oldest else "no weight part waits"
-        raise ScheduleError(f"{place}: {schedule.text(part)} runs where {due}; the class keeps weight parts in one queue")
+        raise ScheduleError(
+            f"{place}: {schedule.text(part)} runs where {due}; the class keeps weight parts in one queue. Use torch-comms-csv"
+        )
 
 
 def _instruction(action: Action, *, second_half: bool) -> str:

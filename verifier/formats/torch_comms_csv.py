@@ -8,14 +8,16 @@ of direction d is torch's stage ``d * stages + s``, and no message crosses the c
 
 from __future__ import annotations
 
+from verifier.costs import CostModel
 from verifier.messages import Program, Send, lower
 from verifier.messages.program import Action, Mark
 from verifier.model import Block, Problem, Schedule, ScheduleError
 
 
-def dump(schedule: Schedule) -> str:
+def dump(schedule: Schedule, costs: CostModel | None = None) -> str:
     r"""
-    The table of a schedule, with messages where they are clean under every communication model and hold up nothing.
+    The table of a schedule, with messages where they are clean under every communication model and, with these costs, hold up
+    nothing.
 
     Raises
     ------
@@ -28,7 +30,7 @@ def dump(schedule: Schedule) -> str:
     >>> dump(Schedule(Problem(((0,),), (1,)), order))
     '0UNSHARD,0F0,0B0,0REDUCE_GRAD,0RESHARD\n'
     """
-    return dump_program(lower(schedule, marks=True))
+    return dump_program(lower(schedule, costs, marks=True))
 
 
 def dump_program(program: Program) -> str:
@@ -92,9 +94,9 @@ def refuse_beyond_torch(schedule: Schedule) -> None:
     Raises
     ------
     ScheduleError
-        If a pair is not of a forward and a backward; a last stage forwards micro-batches out of order (torch keeps the losses
-        in the order in which they come, and looks them up by micro-batch); or, with two weight copies, their micro-batches
-        differ in number or their ends share a rank.
+        If a rank computes nothing; a pair is not of a forward and a backward; a last stage forwards micro-batches out of order
+        (torch keeps the losses in the order in which they come, and looks them up by micro-batch); or, with two weight copies,
+        their micro-batches differ in number or their ends share a rank.
 
     Examples
     --------
@@ -106,10 +108,14 @@ def refuse_beyond_torch(schedule: Schedule) -> None:
     """
     problem = schedule.problem
     for rank, row in enumerate(schedule.order):
+        if not row:
+            raise ScheduleError(f"torch: rank {rank} computes nothing, and a table has no line for it. Use program or json")
         for position, block in enumerate(row):
             if "&" in block.kind and block.kind not in ("F&B", "F&I"):
                 place, text = schedule.place(rank, position), schedule.text(block)
-                raise ScheduleError(f"torch: {place}: {text} is not a forward with a backward, the only pair there is")
+                raise ScheduleError(
+                    f"torch: {place}: {text} is not a forward with a backward, the only pair there is. Use program"
+                )
     for direction in range(problem.directions):
         _refuse_unsorted_losses(schedule, direction)
     if problem.directions > 1:
@@ -132,8 +138,13 @@ def _refuse_unsorted_losses(schedule: Schedule, direction: int) -> None:
 def _refuse_uneven_copies(problem: Problem) -> None:
     """Torch's runtime has one number of micro-batches, and one batch per rank."""
     if len(set(problem.microbatches)) > 1:
-        raise ScheduleError(f"torch: expected as many micro-batches in both directions, got {list(problem.microbatches)}")
+        counts = list(problem.microbatches)
+        raise ScheduleError(
+            f"torch: expected as many micro-batches in both directions, got {counts}. Use program or dualpipe-table"
+        )
     for end, name in ((0, "first"), (-1, "last")):
         ranks = {row[end] for row in problem.placement}
         if len(ranks) == 1:
-            raise ScheduleError(f"torch: both directions have their {name} stage on rank {ranks.pop()}; place them apart")
+            raise ScheduleError(
+                f"torch: both directions have their {name} stage on rank {ranks.pop()}; place them apart, or use program"
+            )
