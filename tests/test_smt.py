@@ -22,6 +22,7 @@ from verifier.families import build_family
 from verifier.model import Block, Limits, Op, Part, Problem, Schedule
 from verifier.simulate import simulate
 from verifier.solvers import MAX_OPS
+from verifier.solvers.asking import Solver
 from verifier.solvers.smt import LimitAnswer, order_answers
 
 DEEPSEEK = Path(__file__).parent / "data" / "deepseek"
@@ -284,10 +285,8 @@ def test_without_time_nothing_is_guessed():
 
 
 def test_what_time_allows_is_kept(monkeypatch):
-    # Time is up from the first question about peaks on.
-    from verifier.solvers import smt
-
-    monkeypatch.setattr(smt._Solver, "can", lambda solver, assertion: (_ for _ in ()).throw(TimeoutError))
+    # Time is up as soon as a timeline is known.
+    monkeypatch.setattr(Solver, "can", lambda solver, assertion: (_ for _ in ()).throw(TimeoutError))
     answers = ask(recorded("dualpipe_P4_M8"), limits=Limits(activations=(1, 5, 1, 5)))
     assert answers.timeline == "sat"
     assert answers.makespan is answers.peaks is answers.waiting is None
@@ -300,6 +299,7 @@ def test_an_interrupt_stops_it():
 from verifier.costs import CostModel
 from verifier.families import build_family
 from verifier.model import Limits
+from verifier.solvers.asking import Solver
 from verifier.solvers.smt import order_answers
 
 schedule = build_family("zbv", 16, 64)

@@ -3,24 +3,22 @@ Z3 as the second way for a given order: does a timeline exist, how long is the s
 
 The start of every block is a variable, the precedences of ``rules`` are the constraints, and what a rank holds is counted by
 time, over all timelines of the order. Nothing here is taken from ``simulate``: where the two answer the same question, each
-is a check on the other. This module imports Z3.
+is a check on the other.
 """
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-import z3
-
 from verifier.costs import CostModel
 from verifier.model import Block, Limits, Op, Problem, Schedule, Witness
 from verifier.rules import Precedence, earlier_ops
+from verifier.solvers.asking import Script, Solver, climb
 
 Place = tuple[int, int]
 """Rank and position of a block."""
@@ -106,7 +104,7 @@ def order_answers(schedule: Schedule, costs: CostModel, limits: Limits, *, secon
     >>> answers.timeline, answers.makespan, answers.peaks, answers.waiting
     ('sat', 9, (Fraction(2, 1), Fraction(1, 1)), (2, 2))
     """
-    order, script = _Order(schedule, costs), _Script(seconds)
+    order, script = _Order(schedule, costs), Script(seconds)
     pairing = _self_dependent(schedule, script)
     starts = script.solver("Starts of the blocks; a duration of 0 counts as 1 tick", order.text(order.positive))
     answer = starts.ask()
@@ -229,114 +227,10 @@ def _why(wait: _Wait) -> str:
     return f" ; {wait.op} needs {wait.needed}: {wait.precedence.why}" if wait.precedence else " ; order of the rank"
 
 
-# --------------------------------------------------------------------------------------------------------------- asking
-
-
-class _Script:
-    """What was asked so far, as a script that Z3 runs, and the time that is left for more."""
-
-    def __init__(self, seconds: float) -> None:
-        self.deadline = time.monotonic() + seconds
-        self.solvers: list[_Solver] = []
-        # A context of our own: no answer depends on what the process asked Z3 before.
-        self.context = z3.Context()
-
-    @property
-    def text(self) -> str:
-        return "\n(reset)\n".join("\n".join(solver.lines) for solver in self.solvers) + "\n"
-
-    def solver(self, title: str, *constraints: str) -> _Solver:
-        """A fresh solver that holds some constraints."""
-        solver = _Solver(self, title)
-        solver.add(*constraints)
-        self.solvers.append(solver)
-        return solver
-
-
-class _Solver:
-    """Z3 with constraints that stay, and questions on top of them."""
-
-    def __init__(self, script: _Script, title: str) -> None:
-        # For ZBV P=4 M=20 (480 blocks) everything takes 0.25 s of processor time; Z3's default for arithmetic takes 1.1 s, its
-        # preset QF_IDL 0.9 s. Constraints come as text, since reading it takes 8 ms where z3.py's operators take 70 ms.
-        self.script, self.z3 = script, z3.SimpleSolver(ctx=script.context)
-        self.z3.set("arith.solver", 1)  # Bellman-Ford: all constraints are differences
-        self.z3.set("random_seed", 0)
-        self.z3.set("core.minimize", True)
-        self.lines = [f"; {title}"]
-        self.model: z3.ModelRef | None = None
-        self.core: list[str] = []
-        self.constants: dict[str, z3.ArithRef] = {}
-
-    def add(self, *lines: str) -> None:
-        """Add constraints for good."""
-        text = "\n".join(lines)
-        self.lines.append(text)
-        self.z3.from_string(text)
-
-    def ask(self, assertion: str = "", assumptions: Sequence[str] = ()) -> str:
-        """
-        ``sat``, ``unsat`` or ``unknown``: can all constraints, the assertion and the assumptions hold together?
-
-        After ``sat`` there are values, after ``unsat`` the least core: assumptions that cannot hold together.
-        """
-        left = self.script.deadline - time.monotonic()
-        if left <= 0:
-            return "unknown"
-        self.z3.set("timeout", 1 + round(left * 1000))
-        self.z3.push()
-        self.z3.from_string(assertion)
-        answer = str(self.z3.check(*(z3.Bool(name, self.script.context) for name in assumptions)))
-        if answer == "sat":
-            self.model = self.z3.model()
-        elif answer == "unsat":
-            self.core = [str(name) for name in self.z3.unsat_core()]
-        elif self.z3.reason_unknown() == "canceled" and time.monotonic() < self.script.deadline:
-            raise KeyboardInterrupt  # Z3 takes the signal itself, and calls a time-out by the same name
-        self.z3.pop()
-        command = f"(check-sat-assuming ({' '.join(assumptions)}))" if assumptions else "(check-sat)"
-        self.lines += ["(push)", assertion, f"{command} ; {answer}", "(pop)"]
-        return answer
-
-    def can(self, assertion: str) -> bool:
-        """Whether all constraints and the assertion can hold; TimeoutError where that stays unknown."""
-        answer = self.ask(assertion)
-        if answer == "unknown":
-            raise TimeoutError
-        return answer == "sat"
-
-    def value(self, name: str) -> int:
-        """The value of a variable in the last ``sat``."""
-        if name not in self.constants:
-            self.constants[name] = z3.Int(name, self.script.context)
-        assert self.model is not None
-        return int(self.model.eval(self.constants[name], model_completion=True).as_long())
-
-
-def _climb(reach: Callable[[int], int | None], low: int, high: int) -> tuple[int, int]:
-    """
-    Raise ``low``, which can be reached, and lower ``high``, which cannot, until they meet or time is up.
-
-    ``reach(k)`` gives a reached value that is at least k, or None where there is none.
-    """
-    step = 1
-    try:
-        while low + 1 < high:
-            wanted = min(low + step, high - 1)
-            reached = reach(wanted)
-            if reached is None:
-                high, step = wanted, 1
-            else:
-                low, step = reached, 2 * step
-    except TimeoutError:
-        pass
-    return low, high
-
-
 # ------------------------------------------------------------------------------------------------------------ questions
 
 
-def _self_dependent(schedule: Schedule, script: _Script) -> tuple[Place, ...] | None:
+def _self_dependent(schedule: Schedule, script: Script) -> tuple[Place, ...] | None:
     """The blocks whose parts cannot run as one, whatever the order of all else."""
     known: dict[Block, bool] = {}
     found = []
@@ -381,7 +275,7 @@ def _jointly(problem: Problem, block: Block) -> Iterator[str]:
                 yield f"(assert (>= (- {start(op)} {start(needed)}) 1)) ; {op} needs {needed}: {precedence.why}"
 
 
-def _circle(order: _Order, script: _Script) -> tuple[tuple[Place, ...], tuple[Witness, ...]]:
+def _circle(order: _Order, script: Script) -> tuple[tuple[Place, ...], tuple[Witness, ...]]:
     """The blocks of a least unsatisfiable core, each waiting for the next, and the same in words."""
     import networkx as nx
 
@@ -414,7 +308,7 @@ def _in_words(order: _Order, needs: list[_Wait]) -> Witness:
     return Witness(text, rank, position, blocked)
 
 
-def _makespan(order: _Order, script: _Script, starts: _Solver) -> int | None:
+def _makespan(order: _Order, script: Script, starts: Solver) -> int | None:
     """The least makespan with the real durations."""
     solver = starts
     if order.positive != order.spans:
@@ -425,7 +319,7 @@ def _makespan(order: _Order, script: _Script, starts: _Solver) -> int | None:
     def reach(least: int) -> int | None:
         return -solver.value("makespan") if solver.can(f"(assert (<= makespan {-least}))") else None
 
-    low, high = _climb(reach, -solver.value("makespan"), 1)
+    low, high = climb(reach, -solver.value("makespan"), 1)
     return -low if low + 1 == high else None
 
 
@@ -450,7 +344,7 @@ class _Count:
         self.time = 0
         self.starting: tuple[Place, ...] = ()
 
-    def see(self, solver: _Solver) -> None:
+    def see(self, solver: Solver) -> None:
         """Count along the timeline that the solver found last."""
         changes: Counter[int] = Counter()
         starts = {place: solver.value(self.order.names[place]) for place in {moment.place for moment in self.moments}}
@@ -473,7 +367,7 @@ class _Count:
             least += max(0, -weight)
         return f"(assert ((_ pbge {least} {' '.join(weights)}) {' '.join(literals)}))"
 
-    def settle(self, solver: _Solver) -> None:
+    def settle(self, solver: Solver) -> None:
         """Raise ``low`` and lower ``high`` until they meet or time is up."""
 
         def reach(least: int) -> int | None:
@@ -483,12 +377,10 @@ class _Count:
             assert self.low >= least, "the solver's timeline reaches what it said"
             return self.low
 
-        _, self.high = _climb(reach, self.low, self.high)
+        _, self.high = climb(reach, self.low, self.high)
 
 
-def _peaks(
-    order: _Order, starts: _Solver, limits: Limits
-) -> tuple[tuple[LimitAnswer, ...] | None, tuple[Fraction, ...] | None]:
+def _peaks(order: _Order, starts: Solver, limits: Limits) -> tuple[tuple[LimitAnswer, ...] | None, tuple[Fraction, ...] | None]:
     """Activations held: a forward takes at its start, a backward frees at its end."""
     scale = order.costs.steps_per_activation
     counts = [_Count(order, _held(order, rank)) for rank in range(len(order.schedule.order))]
@@ -518,13 +410,13 @@ def _against(limit: Fraction | int, count: _Count, scale: int) -> LimitAnswer:
     return LimitAnswer("unsat" if count.high - 1 <= limit else "unknown")
 
 
-def _waiting(order: _Order, starts: _Solver) -> tuple[int, ...] | None:
+def _waiting(order: _Order, starts: Solver) -> tuple[int, ...] | None:
     """Messages that have arrived and wait unused, on each rank."""
     counts = [_Count(order, _messages(order, rank)) for rank in range(len(order.schedule.order))]
     return tuple(count.low for count in counts) if _settled(counts, starts) else None
 
 
-def _settled(counts: list[_Count], starts: _Solver) -> bool:
+def _settled(counts: list[_Count], starts: Solver) -> bool:
     """Settle all counts, beginning with the timeline that is known; False where one stays open."""
     for count in counts:
         count.see(starts)
