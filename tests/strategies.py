@@ -131,7 +131,9 @@ def rank_of(problem: Problem, op: Op) -> int:
 
 
 def producers(problem: Problem, op: Op) -> list[Op]:
-    """What has to be done before an op, in the words of the model's second rule."""
+    """What has to be done before an op, in the words of the model's second rule; nothing where there is no such stage."""
+    if op.stage >= problem.stages:
+        return []
     if op.kind == "W":
         return [op._replace(kind="I")]
     if op.kind == "F":

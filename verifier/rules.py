@@ -52,7 +52,8 @@ def earlier_ops(problem: Problem, op: Op) -> Iterator[tuple[Op, Precedence]]:
     """
     for precedence in PRECEDENCES:
         stage = op.stage + precedence.offset
-        if precedence.later == op.kind and 0 <= stage < problem.stages:
+        # An op of a stage that does not exist needs nothing: it is reported under `complete`.
+        if precedence.later == op.kind and 0 <= stage < problem.stages and op.stage < problem.stages:
             yield Op(precedence.earlier, op.direction, stage, op.microbatch), precedence
 
 
@@ -194,6 +195,8 @@ def _dependencies(question: Question) -> Iterator[Witness]:
 
 def _joined(block: Block, op: Op, earlier: Op) -> bool:
     """Whether the two are the I and the W of one full backward, inside which I comes first."""
+    if op.kind != "W":
+        return False
     return any(part.kind == "B" and part[1:] == op[1:] == earlier[1:] for part in block.parts)
 
 
@@ -334,7 +337,7 @@ def peaks(question: Question) -> tuple[Fraction, ...]:
     assert timeline is not None
     scale = question.costs.steps_per_activation
     return tuple(
-        Fraction(max((held for _, held in _live(question, timeline, rank)), default=0), scale)
+        Fraction(max((0, *(held for _, held in _live(question, timeline, rank)))), scale)
         for rank in range(len(question.schedule.order))
     )
 

@@ -70,7 +70,7 @@ class Simulation:
     def peak_activations(self) -> tuple[Fraction, ...]:
         """Most activations that each rank ever holds, in stage units; it follows from the order alone."""
         scale = self.costs.steps_per_activation
-        return tuple(Fraction(max(during, default=0), scale) for during in self.held_steps)
+        return tuple(Fraction(max((0, *during)), scale) for during in self.held_steps)
 
     @cached_property
     def overlapped(self) -> tuple[int, ...]:
@@ -159,6 +159,8 @@ def reads(op: Op, stages: int) -> tuple[Op, ...]:
     ['2F5', '3I5']
     """
     kind, direction, stage, microbatch = op
+    if stage >= stages:
+        return ()  # no such stage: nobody can hold it up
     if kind == "W":
         return (Op("I", direction, stage, microbatch),)
     if kind == "F":

@@ -7,6 +7,7 @@ a circle of "later than", which no moments satisfy.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -57,7 +58,10 @@ def decide(program: Program, model: str, seconds: float = 20) -> bool | None:
     solver = z3.SolverFor("QF_IDL")
     solver.set("timeout", round(seconds * 1000))
     solver.add(*_Question(program, model_named(model)).constraints())
+    deadline = time.monotonic() + seconds
     answer = solver.check()
+    if answer == z3.unknown and solver.reason_unknown() == "canceled" and time.monotonic() < deadline:
+        raise KeyboardInterrupt  # Z3 takes the signal itself, and calls a time-out by the same name
     return None if answer == z3.unknown else bool(answer == z3.sat)
 
 
