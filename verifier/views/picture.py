@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from io import BytesIO
 from itertools import groupby
 from operator import itemgetter
@@ -136,36 +137,36 @@ class _Sheet:
         rate = min(max(wanted, _NARROWEST), _WIDEST) / max(run.timeline.makespan_ticks, 1)
         return cls(report, run, run.timeline, stuck, memory, rate)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """What the picture is called, in one line that fits."""
         return one_line(self.run.schedule.name or "schedule", int(self.width / (11 * 0.72 / 72)))
 
-    @property
+    @cached_property
     def ranks(self) -> int:
         return len(self.timeline.start)
 
-    @property
+    @cached_property
     def width(self) -> float:
         waiting = [f"waits at {self.run.schedule.text(block)}" for block in self.stuck if block is not None]
         beside = max([_RIGHT, *(len(text) * 6.5 * _LETTER / 72 + 0.1 for text in waiting)])
         return _LEFT + self.rate * self.timeline.makespan_ticks + beside
 
-    @property
+    @cached_property
     def height(self) -> float:
         return self.head + self.pitch * self.ranks + 0.36 + _LINE * len(self.legend) + 0.1
 
-    @property
+    @cached_property
     def head(self) -> float:
         """What the title takes."""
         return 0.72 + _LINE * len(self.refuted)
 
-    @property
+    @cached_property
     def block(self) -> float:
         """Height of a block."""
         return 0.24 if self.ranks <= 16 else 0.2 if self.ranks <= 32 else 0.16
 
-    @property
+    @cached_property
     def pitch(self) -> float:
         """From one rank to the next."""
         return self.block + (0.24 if self.memory else 0.05)
@@ -177,12 +178,12 @@ class _Sheet:
         """Where the blocks of a rank stand."""
         return self.height - self.head - self.pitch * rank - self.block
 
-    @property
+    @cached_property
     def room(self) -> int:
         """Characters of a line below the title."""
         return int((self.width - _LEFT - 0.1) / (8 * _LETTER / 72))
 
-    @property
+    @cached_property
     def refuted(self) -> list[str]:
         """What is wrong with the schedule first of all, in lines that fit."""
         for name, part in self.report.properties.items():
@@ -190,7 +191,7 @@ class _Sheet:
                 return wrap(f"refuted ({name}): {part.witnesses[0]}", self.room, max_lines=3, placeholder=" ...")
         return []
 
-    @property
+    @cached_property
     def legend(self) -> list[list[tuple[str, str]]]:
         """Lines of what is explained: how it is drawn, and what it means."""
         lines: list[list[tuple[str, str]]] = [[]]
