@@ -15,6 +15,7 @@ from verifier import __version__
 from verifier.commands.export import export
 from verifier.commands.judging import compare, families, show, verify
 from verifier.commands.options import BROKEN_PIPE, DONE, INTERRUPTED, WRONG, examples
+from verifier.commands.running import costs, run
 from verifier.model import ScheduleError
 
 
@@ -80,7 +81,8 @@ def main(ctx: click.Context) -> int:
     """
     Verify pipeline-parallel training schedules.
 
-    SOURCE is a file (a PyTorch table or pipeline-schedule/1 JSON), a spec (.toml), or a family with its sizes.
+    SOURCE is a file (a PyTorch table, or JSON: pipeline-schedule/1 or pipeline-program/1), a spec (.toml), or a family with its
+    sizes.
 
     Exit codes: 0 proved or done, 1 refuted, 2 wrong use or unreadable input, 3 unknown, 130 interrupted.
     """
@@ -89,5 +91,5 @@ def main(ctx: click.Context) -> int:
     return DONE
 
 
-for command in (families, show, verify, compare, export):
+for command in (families, show, verify, compare, export, run, costs):
     main.add_command(command)

@@ -4,7 +4,7 @@ What a SOURCE on the command line stands for: a family with its sizes, a spec, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from verifier.costs import CostModel
 from verifier.formats.source import Source, one_line
 from verifier.model import Limits, Schedule, ScheduleError
 from verifier.specs import Spec, limits_of, limits_over, read_costs, read_spec
+from verifier.verify import Report, verify
 
 
 def open_source(
@@ -123,6 +124,34 @@ def judged_under(
     limits = limits_over(limits_of(activations, weights), source.limits)
     priced = _priced(source, read_costs(costs) if costs is not None else None)
     return replace(priced, limits=None if limits == Limits() else limits)
+
+
+def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto") -> Report:
+    """
+    The verdict on a source under all that it says: its costs, limits, times and claims.
+
+    Parameters
+    ----------
+    models, solver
+        As in :func:`verifier.verify.verify`.
+
+    Examples
+    --------
+    >>> verdict(open_source("specs/chimera-p4-m4.toml")).status
+    'proved'
+    """
+    return verify(
+        source.schedule,
+        source.costs,
+        source.limits,
+        start=source.start,
+        claims=source.claims,
+        suspicion=source.suspicion,
+        models=models,
+        program=source.program,
+        solver=solver,
+        notes=source.notes,
+    )
 
 
 def _against(source: Source, spec: Spec) -> Source:

@@ -17,7 +17,6 @@ from verifier.model import ScheduleError
 
 if TYPE_CHECKING:
     from verifier.formats.source import Source
-    from verifier.verify import Report
 
 
 def _to_json(source: Source) -> str:
@@ -93,10 +92,10 @@ def export(
     source: str, costs: str | None, target: str, theme: str | None, memory: bool, output: str | None, **given: Any
 ) -> int:
     """
-    Write a schedule in the format of a runtime, as a trace (ui.perfetto.dev), or as a picture.
+    Write a schedule for a runtime, for a trace viewer, or as a picture.
 
-    A source's own messages are kept where the format has any; else they are placed so that they are right under every
-    communication model. What has to go with the file is said on standard error.
+    Traces are for ui.perfetto.dev. A source's own messages are kept where the format has any; else they are placed so that they
+    are right under every communication model. What has to go with the file is said on standard error.
     """
     from verifier.formats import write_text
     from verifier.formats.notes import notes
@@ -119,22 +118,7 @@ def export(
 
 def _picture(source: Source, form: str, theme: str, memory: bool) -> bytes:
     """The timeline as a picture, which says so where the schedule is refuted."""
+    from verifier.sources import verdict
     from verifier.views.picture import picture
 
-    return picture(_judged(source), form, theme=theme, memory=memory)
-
-
-def _judged(source: Source) -> Report:
-    """The verdict on a source under what it says itself."""
-    from verifier.verify import verify
-
-    return verify(
-        source.schedule,
-        source.costs,
-        source.limits,
-        start=source.start,
-        claims=source.claims,
-        suspicion=source.suspicion,
-        solver="replay",
-        notes=source.notes,
-    )
+    return picture(verdict(source, solver="replay"), form, theme=theme, memory=memory)

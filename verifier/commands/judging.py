@@ -124,24 +124,12 @@ def verify(
     **given: Any,
 ) -> int:
     """Judge a schedule by every rule; a refuted one with the place."""
-    from verifier.sources import judged_under, open_source
+    from verifier.sources import judged_under, open_source, verdict
     from verifier.specs import read_spec
-    from verifier.verify import verify as judge
 
     against = read_spec(spec) if spec is not None else None
     subject = judged_under(open_source(source, **given), spec=against, costs=costs, activations=activations, weights=weights)
-    report = judge(
-        subject.schedule,
-        subject.costs,
-        subject.limits,
-        start=subject.start,
-        claims=subject.claims,
-        suspicion=subject.suspicion,
-        models=models,
-        program=subject.program,
-        solver=solver,
-        notes=subject.notes,
-    )
+    report = verdict(subject, models=models, solver=solver)
     if as_json:
         print_json(report.as_json())
     else:
