@@ -1,5 +1,6 @@
 """Every worked example of the README prints what the README says."""
 
+import doctest
 import re
 import shlex
 from pathlib import Path
@@ -46,6 +47,12 @@ def test_readme_example(command: str, expected: str, monkeypatch: pytest.MonkeyP
         output = ""
     assert result.exit_code in (0, 1), output
     assert matches(expected, output), f"README says:\n{expected}\nreality:\n{output}"
+
+
+def test_readme_python_runs() -> None:
+    failed, tried = doctest.testfile(str(ROOT / "README.md"), module_relative=False)
+    assert (failed, tried) == (0, tried)
+    assert tried >= 3
 
 
 def test_readme_has_examples() -> None:
