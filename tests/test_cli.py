@@ -213,6 +213,12 @@ def test_export_keeps_costs():
 def test_export_draws_pictures_and_traces(tmp_path):
     trace = json.loads(result("export", *DUALPIPE, "--to", "trace", "--costs", "hop=1"))
     assert trace["otherData"]["costs"]["hop"] == 1
+    assert "<title>dualpipe P=8 M=20</title>" in result("export", *DUALPIPE, "--to", "html")
+    compared = result("export", "dualpipe", "zbv", "-P", 8, "-M", 20, "--to", "html", "--costs", "F=2")
+    assert "<title>dualpipe P=8 M=20 | zbv P=8 M=20</title>" in compared
+    assert "costs F=1,I=1/2,W=1/2,B=1,FB=2" in compared
+    assert "there is one" in complaint("export", *DUALPIPE, "--to", "html", "--per", "stage")
+    assert "trace: expected one SOURCE" in complaint("export", "1f1b", "zbv", "-P", 8, "-M", 20, "--to", "trace")
     pytest.importorskip("matplotlib")
     drawn = result("export", *DUALPIPE, "--to", "svg")
     assert "makespan 66" in drawn

@@ -113,9 +113,15 @@ def test_chains_lead_without_a_break_from_the_end_of_a_gap_to_its_beginning(data
         for node, cause in pairwise(gap.chain):
             assert start[cause] + simulation.graph.edges[cause, node]["lag"] == start[node]
         told = why(simulation, gap)
-        for node in gap.chain:
+        for node in (gap.chain[0], gap.chain[-1]):
             rank, position = simulation.where(node)
             assert schedule.text(schedule.order[rank][position]) in told
+
+
+def test_blocks_that_a_busy_rank_runs_are_named_together():
+    assert explained("zbv", 4, 8)[0] == [
+        "48 to 51: it is done; the last to end is 3W7 on rank 3 (50 to 51); 3W7 runs after 3W5 to 3W6 on rank 3 (48 to 50)"
+    ]
 
 
 def test_ranks_that_hang_have_no_gaps():

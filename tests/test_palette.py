@@ -60,5 +60,5 @@ def test_text_is_readable_on_every_block_and_ground():
     assert min(contrast(light, "#000000") for light, _ in COLOURS.values()) > 7
     assert min(contrast(dark, "#ffffff") for _, dark in COLOURS.values()) > 4.5
     for theme in THEMES.values():
-        for ground, text in product(("paper", "panel"), ("ink", "muted", "critical")):
+        for ground, text in product(("paper", "panel"), ("ink", "muted", "critical", "chosen", "good", "doubt")):
             assert contrast(theme[ground], theme[text]) > 4.5

@@ -9,7 +9,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from verifier.costs import CostModel, Price
-from verifier.model import Limits, Schedule, ScheduleError, Timeline, plain
+from verifier.model import Limits, Problem, Schedule, ScheduleError, Timeline, plain
 from verifier.simulate import Simulation
 from verifier.verify import numbers, verify
 
@@ -128,7 +128,7 @@ def compare(
     costs = costs or CostModel.of()
     note = "its own costs are not used here" if own_costs not in (None, costs) else ""
     if per == "model":
-        costs = _scaled(costs, Fraction(problem.ranks, problem.stages))
+        costs = costs_of_shares(costs, problem)
     report = verify(schedule, costs, Limits(), solver="replay")
     if report.status == "refuted":
         witness = next(part.witnesses[0] for part in report.properties.values() if part.witnesses)
@@ -136,8 +136,19 @@ def compare(
     return Row(report.simulation, per, note)
 
 
-def _scaled(costs: CostModel, share: Fraction) -> CostModel:
-    """Costs of a smaller or larger stage: durations and activations in proportion, hops as they are."""
+def costs_of_shares(costs: CostModel, problem: Problem) -> CostModel:
+    """
+    Costs of a problem's stages where those given are of a rank's share of the model.
+
+    Durations and activations go in proportion; hops stay, since what is sent does not depend on how many layers made it.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> str(costs_of_shares(CostModel.of(F=3), build_family("dualpipev", 4, 8).problem).prices["F"])
+    '3/2'
+    """
+    share = Fraction(problem.ranks, problem.stages)
     prices = {kind: _times(price, share) for kind, price in costs.prices.items()}
     return replace(costs, prices=prices, activation=_times(costs.activation, share))  # type: ignore[arg-type]
 

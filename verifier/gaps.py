@@ -7,7 +7,7 @@ stretch, the causes lead back to a block that ran already when the stretch began
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -104,8 +104,51 @@ def why(simulation: Simulation, gap: Gap) -> str:
     begin, end = _time(simulation, gap.begin), _time(simulation, gap.end)
     done = gap.position == len(simulation.schedule.order[gap.rank])
     reasons = [f"it is done; {last(simulation)}"] if done else []
-    reasons += [link(simulation, node) for node in gap.chain[:-1]]
+    reasons += links(simulation, gap.chain)
     return f"rank {gap.rank} idles from {begin} to {end}: {'; '.join(reasons)}"
+
+
+def links(simulation: Simulation, chain: Sequence[int]) -> list[str]:
+    """
+    What every block of a chain but the last waited for; those that a rank ran one after the other are named together.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> from verifier.simulate import simulate
+    >>> simulation = simulate(build_family("1f1b", 4, 8))
+    >>> links(simulation, (17, 1, 0)), links(simulation, (2, 1, 0))
+    (['1F1 needs 0F1 on rank 0 (1 to 2)', '0F1 runs after 0F0 on rank 0 (0 to 1)'],
+     ['0F2 runs after 0F0 to 0F1 on rank 0 (0 to 2)'])
+    """
+    told, index = [], 0
+    while index < len(chain) - 1:
+        end = index
+        while end < len(chain) - 1 and _follows(simulation, chain[end], chain[end + 1]):
+            end += 1
+        if end - index < 2:
+            told.append(link(simulation, chain[index]))
+            index += 1
+        else:
+            told.append(_busy(simulation, chain[index], chain[index + 1], chain[end]))
+            index = end
+    return told
+
+
+def _follows(simulation: Simulation, node: int, before: int) -> bool:
+    """Whether a rank runs a block directly behind another."""
+    return before == node - 1 and simulation.where(before)[0] == simulation.where(node)[0]
+
+
+def _busy(simulation: Simulation, node: int, latest: int, earliest: int) -> str:
+    """That a block runs after several others of its rank."""
+    rank, position = simulation.where(latest)
+    timeline, schedule = _timeline(simulation), simulation.schedule
+    begin = timeline.start[rank][simulation.where(earliest)[1]]
+    end = timeline.start[rank][position] + timeline.duration[rank][position]
+    names = [schedule.text(_block(simulation, other)) for other in (node, earliest, latest)]
+    when = f"{_time(simulation, begin)} to {_time(simulation, end)}"
+    return f"{names[0]} runs after {names[1]} to {names[2]} on rank {rank} ({when})"
 
 
 def last(simulation: Simulation) -> str:
@@ -172,12 +215,16 @@ def inputs(simulation: Simulation, node: int) -> Iterator[tuple[int, Op]]:
 
 def _placed(simulation: Simulation, rank: int, position: int) -> str:
     """A block, where and when it runs."""
-    timeline = simulation.timeline
-    assert timeline is not None, "only of blocks that run"
+    timeline = _timeline(simulation)
     start, span = timeline.start[rank][position], timeline.duration[rank][position]
     block = simulation.schedule.order[rank][position]
     when = f"{_time(simulation, start)} to {_time(simulation, start + span)}"
     return f"{simulation.schedule.text(block)} on rank {rank} ({when})"
+
+
+def _timeline(simulation: Simulation) -> Timeline:
+    assert simulation.timeline is not None, "only of blocks that run"
+    return simulation.timeline
 
 
 def _block(simulation: Simulation, node: int) -> Block:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from verifier.commands.drawing import PICTURES, page, picture
 from verifier.commands.options import DONE, costs_option, examples, source_options
 from verifier.model import ScheduleError
 
@@ -72,53 +73,70 @@ EXPORTERS: dict[str, Callable[[Source], str]] = {
 }
 """What ``export`` can write of a schedule, by the name of the format."""
 
-PICTURES = ("svg", "png", "pdf")
-
 
 @click.command(
     epilog=examples(
         "verifier export dualpipev -P 4 -M 10 --to torch-csv -o schedule.csv",
         "verifier export dualpipe -P 8 -M 20 --to svg --memory -o dualpipe.svg",
+        "verifier export dualpipe 1f1b zbv -P 8 -M 20 --to html -o compared.html",
     )
 )
-@click.argument("source")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @source_options
 @costs_option
-@click.option("--to", "target", required=True, type=click.Choice([*EXPORTERS, *PICTURES]), help="The format to write.")
+@click.option("--to", "target", required=True, type=click.Choice([*EXPORTERS, *PICTURES, "html"]), help="The format to write.")
 @click.option("--theme", type=click.Choice(["light", "dark"]), help="Of a picture (default light).")
 @click.option("--memory", is_flag=True, help="Draw the live activations of every rank into a picture.")
+@click.option(
+    "--per",
+    type=click.Choice(["model", "stage"]),
+    help="How html compares several sources: model (the default): one model for all; stage: each in its own stage units.",
+)
 @click.option("-o", "output", metavar="FILE", help="Where to write; standard output by default.")
 def export(
-    source: str, costs: str | None, target: str, theme: str | None, memory: bool, output: str | None, **given: Any
+    sources: tuple[str, ...],
+    costs: str | None,
+    target: str,
+    theme: str | None,
+    memory: bool,
+    per: str | None,
+    output: str | None,
+    **given: Any,
 ) -> int:
     """
-    Write a schedule for a runtime, for a trace viewer, or as a picture.
+    Write a schedule for a runtime, for a trace viewer, as a picture or as a page.
 
-    Traces are for ui.perfetto.dev. A source's own messages are kept where the format has any; else they are placed so that they
-    are right under every communication model. What has to go with the file is said on standard error.
+    Traces are for ui.perfetto.dev; html is one file to look into a schedule, or to compare several. A source's own messages are
+    kept where the format has any; else they are placed so that they are right under every communication model. What has to go
+    with the file is said on standard error.
     """
-    from verifier.formats import write_text
     from verifier.formats.notes import notes
     from verifier.sources import judged_under, open_source
 
     if target not in PICTURES and (theme or memory):
         raise ScheduleError(f"{target}: --theme and --memory are for pictures: {', '.join(PICTURES)}")
-    subject = judged_under(open_source(source, **given), costs=costs)
-    written = _picture(subject, target, theme or "light", memory) if target in PICTURES else EXPORTERS[target](subject)
+    if target == "html":
+        _write(page(sources, costs, per, given), target, output)
+        return DONE
+    if len(sources) > 1 or per:
+        raise ScheduleError(f"{target}: expected one SOURCE; html compares several, and --per says how")
+    subject = judged_under(open_source(sources[0], **given), costs=costs)
+    if target in PICTURES:
+        _write(picture(subject, target, theme or "light", memory), target, output)
+        return DONE
+    _write(EXPORTERS[target](subject), target, output)
+    for note in notes(subject, target, Path(output).name if output else "FILE"):
+        click.echo(note, err=True)
+    return DONE
+
+
+def _write(written: str | bytes, target: str, output: str | None) -> None:
+    """To the file, or to standard output where nothing suffers from it."""
+    from verifier.formats import write_text
+
     if output is not None:
         write_text(output, written)
     elif target in ("png", "pdf") and sys.stdout.isatty():
         raise ScheduleError(f"{target}: not for a terminal; say where to write it with -o FILE")
     else:
         click.echo(written, nl=False)
-    for note in notes(subject, target, Path(output).name if output else "FILE"):
-        click.echo(note, err=True)
-    return DONE
-
-
-def _picture(source: Source, form: str, theme: str, memory: bool) -> bytes:
-    """The timeline as a picture, which says so where the schedule is refuted."""
-    from verifier.sources import verdict
-    from verifier.views.picture import picture
-
-    return picture(verdict(source, solver="replay"), form, theme=theme, memory=memory)

@@ -32,6 +32,24 @@ def share_text(share: Fraction) -> str:
     return f"{float(share):.1%}" + (f" ({plain(share)})" if 1 < share.denominator < 1000 else "")
 
 
+def terms_text(costs: CostModel, per: str) -> str:
+    """
+    Under which terms the numbers of several schedules are comparable.
+
+    >>> print(terms_text(CostModel.of(), "stage"))
+    Idle, activations and weights of the worst rank, overlapped pairs of all ranks.
+    Costs F=1,I=1,W=1,B=2,FB=3 and activations are and weights of each schedule's own stages.
+    """
+    units = {
+        "model": "of a rank's share of one model, however many stages that is; weights are shares of the model",
+        "stage": "and weights of each schedule's own stages",
+    }
+    return (
+        "Idle, activations and weights of the worst rank, overlapped pairs of all ranks.\n"
+        f"Costs {costs_text(costs)} and activations are {units[per]}."
+    )
+
+
 def round_step(least: Fraction) -> Fraction:
     """
     How far apart the numbers of an axis stand: the smallest of 1, 2 and 5 times a power of ten that is not below ``least``.

@@ -28,6 +28,9 @@ THEMES = {
         "idle": "#c9ced4",
         "frame": "#1b1f24",
         "critical": "#d1003f",
+        "chosen": "#0b57d0",
+        "good": "#0a7a33",
+        "doubt": "#8a5a00",
         "memory": "#8a94a0",
     },
     "dark": {
@@ -39,10 +42,16 @@ THEMES = {
         "idle": "#434c56",
         "frame": "#0b0d10",
         "critical": "#ff5c8a",
+        "chosen": "#7ab7ff",
+        "good": "#57d98a",
+        "doubt": "#f0b94a",
         "memory": "#77818d",
     },
 }
-"""What is not a block: the ground, text, lines, the hatching of idle time, the frames of blocks, the critical path."""
+"""What is not a block: the ground, text, lines, hatching of idle time, frames, critical path, what is selected, verdicts."""
+
+RAMP = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
+"""From the first stage to the last: ever lighter, so that the order is seen without colours too (the scale viridis)."""
 
 
 def tones(homes: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], int]:

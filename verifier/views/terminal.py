@@ -19,7 +19,7 @@ from rich.text import Text
 from verifier.measures import Window, all_busy, steady, whole
 from verifier.model import Timeline, shown
 from verifier.views.grid import STYLES, draw
-from verifier.views.labels import costs_text, share_text
+from verifier.views.labels import costs_text, share_text, terms_text
 from verifier.views.palette import MEANING
 
 if TYPE_CHECKING:
@@ -273,7 +273,7 @@ def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostMod
     if compared:
         columns = ("schedule", "makespan", "idle (mean)", "bubble", "busy", "activations", "weights", "pairs")
         out.print(_table(columns, [_compared(row, per) for row in compared], left=1))
-        out.print(_terms(costs, per), style="dim", soft_wrap=True)
+        out.print(terms_text(costs, per), style="dim", soft_wrap=True)
     problems = [row.schedule.problem for row in compared]
     if len({(problem.ranks, problem.total_microbatches) for problem in problems}) > 1:
         out.print(
@@ -282,18 +282,6 @@ def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostMod
     _print_notes(out, (f"{row.schedule.name}: {row.note}" for row in compared if row.note))
     for row in refused:
         _print_headed(out, f"{row.source}: ", row.reason.removeprefix(f"{row.source}: "), "bold red")
-
-
-def _terms(costs: CostModel, per: str) -> str:
-    """Under which terms the numbers are comparable."""
-    units = {
-        "model": "of a rank's share of one model, however many stages that is; weights are shares of the model",
-        "stage": "and weights of each schedule's own stages",
-    }
-    return (
-        "Idle, activations and weights of the worst rank, overlapped pairs of all ranks.\n"
-        f"Costs {costs_text(costs)} and activations are {units[per]}."
-    )
 
 
 def _compared(row: Row, per: str) -> tuple[str, ...]:
