@@ -419,6 +419,13 @@ def test_the_messages_of_a_file_are_judged_as_they_stand():
     assert models["ordered"]["witness"][1]["cell"] == 7
 
 
+@pytest.mark.parametrize("path", sorted((DATA / "torch").glob("*.comms.csv")), ids=lambda path: path.name)
+def test_torchs_default_lowering_is_clean(path):
+    named = [word for model in ("ordered", "pair", "rank") for word in ("--messages", model)]
+    models = json.loads(result("verify", path, "--json", "--solver", "replay", *named))["properties"]["messages"]["models"]
+    assert {model: judged["status"] for model, judged in models.items()} == dict.fromkeys(("ordered", "pair", "rank"), "proved")
+
+
 def test_two_copies_in_torchs_chain_are_read_back(tmp_path):
     path = tmp_path / "d.csv"
     result("export", "dualpipe", "-P", 4, "-M", 8, "--to", "torch-comms-csv", "-o", path)

@@ -21,6 +21,7 @@ from jsonschema import Draft202012Validator
 from tests.strategies import bidirectional, costs, problems, schedules
 from verifier.costs import CostModel
 from verifier.formats import Source, load, read, schedule_json, torch_csv, write_text
+from verifier.formats.json_text import schema
 from verifier.model import MAX_OPS, Block, Limits, Op, Problem, Schedule, ScheduleError
 
 DATA = Path(__file__).parent / "data"
@@ -85,8 +86,8 @@ def test_every_recorded_file_is_read_whole(path):
 
 
 def test_recorded_files_keep_to_the_published_schema():
-    validator = Draft202012Validator(schedule_json.schema())
-    Draft202012Validator.check_schema(schedule_json.schema())
+    validator = Draft202012Validator(schema(schedule_json.FORMAT))
+    Draft202012Validator.check_schema(schema(schedule_json.FORMAT))
     for path in FILES:
         validator.validate(json.loads(path.read_text()))
         validator.validate(json.loads(schedule_json.dump(load(path))))
@@ -631,7 +632,7 @@ def test_what_was_dumped_is_loaded(source):
     assert again == source
     assert again.schedule.name == source.schedule.name
     assert schedule_json.dump(again) == text
-    Draft202012Validator(schedule_json.schema()).validate(json.loads(text))
+    Draft202012Validator(schema(schedule_json.FORMAT)).validate(json.loads(text))
 
 
 def test_equal_sources_give_equal_bytes():

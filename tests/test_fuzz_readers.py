@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from verifier.families import build_family
 from verifier.formats import Source, load, program_json, read, schedule_json, torch_csv
+from verifier.formats.json_text import schema
 from verifier.messages import lower
 from verifier.model import ScheduleError
 
@@ -112,7 +113,7 @@ json_values = st.recursive(
     ),
     max_leaves=10,
 )
-KEYS = tuple(schedule_json.schema()["properties"] | program_json.schema()["properties"])
+KEYS = tuple(schema(schedule_json.FORMAT)["properties"] | schema(program_json.FORMAT)["properties"])
 SMALL = {
     "format": "pipeline-schedule/1", "ranks": 2, "placement": [[0, 1], [1, 0]], "microbatches": [1, 1],
     "order": [["0F0", "1F0'", "1B0'", "0B0"], ["0F0'", "1F0", "1B0", "0B0'"]], "costs": {"F": 2, "hop": [[0, 1], [1, 0]]},

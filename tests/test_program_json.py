@@ -11,16 +11,17 @@ from jsonschema import Draft202012Validator
 from tests.strategies import costs, programs
 from verifier.families import build_family
 from verifier.formats import load, read
-from verifier.formats.program_json import dump, schema
+from verifier.formats.json_text import schema
+from verifier.formats.program_json import FORMAT, dump
 from verifier.messages import MODELS, Program, judge, lower
 from verifier.model import Problem, ScheduleError
 
 DATA = Path(__file__).parent / "data"
-VALIDATOR = Draft202012Validator(schema())
+VALIDATOR = Draft202012Validator(schema(FORMAT))
 
 
 def test_the_schema_is_one():
-    Draft202012Validator.check_schema(schema())
+    Draft202012Validator.check_schema(schema(FORMAT))
 
 
 @given(programs(), st.data(), st.booleans())

@@ -27,59 +27,33 @@ from verifier.model import Origin, ScheduleError
 
 FORMAT = "pipeline-program/1"
 
-
-def schema() -> dict[str, Any]:
-    """
-    The published JSON Schema of the format.
-
-    >>> schema()["title"]
-    'pipeline-program/1'
-    """
-    return json_text.schema(FORMAT)
-
-
 # -------------------------------------------------------------------------------------------------------------- reading
-
-
-def read(text: str, *, microbatches: int | None = None) -> Source:
-    """
-    Read a program file.
-
-    Parameters
-    ----------
-    text
-        The file.
-    microbatches
-        How many there should be, over both directions (halved between them), where the file is not to be believed.
-
-    Returns
-    -------
-    Source
-        With the program, and its compute part as the schedule. The cell of an action, which witnesses name, is its place in the
-        rank's list, counted from 0, members of groups one by one.
-
-    Raises
-    ------
-    ScheduleError
-        If the text is not JSON, has not the published shape, or its parts do not fit one another.
-
-    Examples
-    --------
-    >>> source = read('''{"format": "pipeline-program/1", "ranks": 2, "placement": [[0, 1]], "microbatches": [1], "actions":
-    ...   [["0F0", ["0SEND_F0", "0RECV_B0"], "0B0"], ["1RECV_F0", "1F0", "1B0", "1SEND_B0"]]}''')
-    >>> print(*source.program.actions[0])
-    0F0 0SEND_F0 0RECV_B0 0B0
-    """
-    return of_json(json_text.parsed(text), microbatches=microbatches)
 
 
 def of_json(written: Any, *, microbatches: int | None = None) -> Source:
     """
-    The program in a file whose JSON is parsed already; as :func:`read`.
+    The program in a file, and its compute part as the schedule.
 
-    >>> file = {"format": "pipeline-program/1", "ranks": 1, "placement": [[0]], "microbatches": [1], "actions": [["0F0"]]}
-    >>> of_json(file).schedule.order
-    ((Block(ops=(Op(kind='F', direction=0, stage=0, microbatch=0),), kind='F'),),)
+    The cell of an action, which witnesses name, is its place in the list of its rank, counted from 0, members of groups one by
+    one.
+
+    Parameters
+    ----------
+    written, microbatches
+        As in :func:`verifier.formats.schedule_json.of_json`.
+
+    Raises
+    ------
+    ScheduleError
+        Likewise.
+
+    Examples
+    --------
+    >>> source = of_json(json_text.parsed('''{"format": "pipeline-program/1", "ranks": 2, "placement": [[0, 1]],
+    ...     "microbatches": [1], "actions":
+    ...     [["0F0", ["0SEND_F0", "0RECV_B0"], "0B0"], ["1RECV_F0", "1F0", "1B0", "1SEND_B0"]]}'''))
+    >>> print(*source.program.actions[0])
+    0F0 0SEND_F0 0RECV_B0 0B0
     """
     json_text.check_shape(written, FORMAT)
     problem = json_text.problem(written, microbatches, "actions")
@@ -113,7 +87,7 @@ def _message(text: str) -> Action:
 
 def dump(program: Program, *, costs: CostModel | None = None, groups: bool = False) -> str:
     """
-    The text of a program file; equal programs give equal bytes, and :func:`read` gives the same program back.
+    The text of a program file; equal programs give equal bytes, and :func:`of_json` gives the same program back.
 
     Parameters
     ----------

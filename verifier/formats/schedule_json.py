@@ -19,51 +19,31 @@ from verifier.model import Block, Limits, Schedule, ScheduleError, exact, plain
 
 FORMAT = "pipeline-schedule/1"
 
-
-def schema() -> dict[str, Any]:
-    """
-    The published JSON Schema of the format.
-
-    >>> schema()["title"]
-    'pipeline-schedule/1'
-    """
-    return json_text.schema(FORMAT)
-
-
 # -------------------------------------------------------------------------------------------------------------- reading
 
 
-def read(text: str, *, microbatches: int | None = None) -> Source:
+def of_json(written: Any, *, microbatches: int | None = None) -> Source:
     """
-    Read a schedule file.
+    The schedule in a file.
 
     Parameters
     ----------
-    text
-        The file.
+    written
+        The file, as :func:`verifier.formats.json_text.parsed` gives it.
     microbatches
         How many there should be, over both directions (halved between them), where the file is not to be believed.
 
     Raises
     ------
     ScheduleError
-        If the text is not JSON, has not the published shape, or its parts do not fit one another.
+        If the file has not the published shape, or its parts do not fit one another.
 
     Examples
     --------
-    >>> source = read('''{"format": "pipeline-schedule/1", "ranks": 1, "placement": [[0]], "microbatches": [1],
-    ...                   "order": [["0F0", "0B0"]], "costs": {"F": 2.50}}''')
+    >>> source = of_json(json_text.parsed('''{"format": "pipeline-schedule/1", "ranks": 1, "placement": [[0]],
+    ...     "microbatches": [1], "order": [["0F0", "0B0"]], "costs": {"F": 2.50}}'''))
     >>> source.schedule.order[0][1].kind, source.costs.prices["F"]
     ('B', Fraction(5, 2))
-    """
-    return of_json(json_text.parsed(text), microbatches=microbatches)
-
-
-def of_json(written: Any, *, microbatches: int | None = None) -> Source:
-    """
-    The schedule in a file whose JSON is parsed already; as :func:`read`.
-
-    >>> of_json({"format": "pipeline-schedule/1", "ranks": 1, "placement": [[0]], "microbatches": [1], "order": [[]]}).start
     """
     json_text.check_shape(written, FORMAT)
     problem = json_text.problem(written, microbatches, "order")
@@ -136,7 +116,7 @@ def dump(
     certificate: object = None,
 ) -> str:
     """
-    The text of a schedule file; equal schedules give equal bytes, and :func:`read` gives the same schedule back.
+    The text of a schedule file; equal schedules give equal bytes, and :func:`of_json` gives the same schedule back.
 
     Parameters
     ----------
