@@ -26,7 +26,6 @@ test-deep: $(VENV)/.installed-dev ## the same with many more random examples
 
 test-runtime: $(VENV)/.installed-torch ## schedules executed by torch on this machine
 	$(PYTEST) -m runtime $(ARGS)
-	$(PYTEST) verifier/runtimes
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

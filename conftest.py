@@ -1,5 +1,15 @@
-"""What needs torch is looked at only where torch is: ``make test`` does without it."""
+"""What needs torch is looked at only where torch is, and runs with the other tests that need it: ``make test`` does without."""
 
 from importlib.util import find_spec
 
+import pytest
+
 collect_ignore_glob = [] if find_spec("torch") else ["verifier/runtimes/*.py"]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Examples in the runtimes' docstrings are tests of the runtimes."""
+    for item in items:
+        if "runtimes" in item.path.parts:
+            item.add_marker(pytest.mark.runtime)
