@@ -1,0 +1,108 @@
+"""The conditions of one theorem: put to Z3 one by one, counted, and kept as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from verifier.affine import Condition
+from verifier.theorems.conditions import Implication
+from verifier.theorems.solving import SECONDS, UndecidedError, expression
+from verifier.theorems.structure import Query
+
+if TYPE_CHECKING:
+    import z3
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A condition that does not hold, and a point at which it does not."""
+
+    name: str
+    point: dict[str, int]
+
+    def __str__(self) -> str:
+        return f"{self.name}: fails at {', '.join(f'{name}={value}' for name, value in self.point.items())}"
+
+
+@dataclass
+class Ledger:
+    """
+    Conditions and what came of them.
+
+    Attributes
+    ----------
+    conditions, met
+        How many there are, and how many of them have hypotheses that some numbers fulfil: the others say that something
+        never happens.
+    failures
+        Those that do not hold.
+    scripts
+        Each condition as SMT-LIB 2, where they are asked for: unsatisfiable if it holds.
+
+    Examples
+    --------
+    >>> from verifier.affine import symbols
+    >>> x, = symbols("x")
+    >>> ledger = Ledger()
+    >>> ledger.add([Implication("small", (x >= 1,), x - 1), Implication("large", (x >= 1,), x - 2)])
+    >>> ledger.conditions, ledger.met, str(ledger.failures[0])
+    (2, 2, 'large: fails at x=1')
+    """
+
+    keep_scripts: bool = False
+    conditions: int = 0
+    met: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    scripts: dict[str, str] = field(default_factory=dict)
+    _solvers: dict[tuple[Condition, ...], tuple[z3.Solver, bool]] = field(default_factory=dict)
+
+    def add(self, conditions: Iterable[Implication | Query]) -> None:
+        """
+        Put conditions to Z3.
+
+        Raises
+        ------
+        UndecidedError
+            If it gives up on one.
+        """
+        for condition in conditions:
+            self._put(condition)
+
+    def evidence(self, name: str) -> dict[str, object]:
+        """What is kept of the conditions."""
+        return {"kind": "theorem", "theorem": name, "scripts": self.scripts} if self.keep_scripts else {}
+
+    def _put(self, condition: Implication | Query) -> None:
+        import z3
+
+        self.conditions += 1
+        solver, can_be_met = self._under(condition.given)
+        self.met += can_be_met
+        solver.push()
+        if isinstance(condition, Query):
+            solver.add(z3.Not(condition.then))
+        elif condition.then is not None:
+            solver.add(expression(condition.then) < 0)
+        if self.keep_scripts:
+            self.scripts[f"{self.conditions:05d} {condition.name}"] = solver.to_smt2()
+        answer = solver.check()
+        if answer == z3.unknown:
+            raise UndecidedError(f"{condition.name}: {solver.reason_unknown()}")
+        if answer == z3.sat:
+            model = solver.model()
+            point = {str(name): model[name].as_long() for name in model.decls() if z3.is_int_value(model[name])}
+            self.failures.append(Failure(condition.name, dict(sorted(point.items()))))
+        solver.pop()
+
+    def _under(self, given: tuple[Condition, ...]) -> tuple[z3.Solver, bool]:
+        """A solver that knows the hypotheses, and whether they can be met; many conditions share theirs."""
+        import z3
+
+        if given not in self._solvers:
+            solver = z3.SimpleSolver()
+            solver.set("timeout", int(1000 * SECONDS))
+            solver.add([expression(each.expression) >= 0 for each in dict.fromkeys(given)])
+            self._solvers[given] = solver, solver.check() == z3.sat
+        return self._solvers[given]
