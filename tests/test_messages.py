@@ -43,6 +43,7 @@ from verifier.messages import (
     lower_torch,
     parse_action,
     simulate_program,
+    with_marks,
 )
 from verifier.messages.links import inputs
 from verifier.messages.replay import Replay
@@ -304,6 +305,23 @@ def test_marks_gather_three_stages_ahead() -> None:
     assert marks[:4] == ["0UNSHARD", "1UNSHARD", "2UNSHARD", "0F0"]
     assert marks[4:7] == ["0RESHARD", "3UNSHARD", "1F0"]
     assert marks[-3:] == ["0B0", "0REDUCE_GRAD", "0RESHARD"]
+
+
+def test_only_marks_of_a_kind_that_is_absent_are_added() -> None:
+    older = read(CASES / "torchtitan__example__35cfe549.csv")
+    newer = with_marks(older)
+    added = [[str(a) for a in row if a not in was] for row, was in zip(newer.actions, older.actions, strict=True)]
+    assert added == [["2REDUCE_GRAD", "0REDUCE_GRAD"], ["3REDUCE_GRAD", "1REDUCE_GRAD"]]
+    assert [[a for a in row if not str(a).endswith("GRAD")] for row in newer.actions] == list(map(list, older.actions))
+    assert with_marks(newer) == newer
+
+
+@given(schedules())
+def test_marks_added_later_are_those_of_the_lowering(schedule: Schedule) -> None:
+    plain, marked = lower(schedule), lower(schedule, marks=True)
+    for row, expected in zip(with_marks(plain).actions, marked.actions, strict=True):
+        for without in (Mark, (Send, Recv)):
+            assert [a for a in row if not isinstance(a, without)] == [a for a in expected if not isinstance(a, without)]
 
 
 @pytest.mark.parametrize("lowering", [lower, lower_torch])

@@ -84,6 +84,8 @@ def run(
     report = verdict(subject, models=("ordered",) if table else (), solver="replay")
     if report.status == "refuted" and not force:
         return _refuse(report, as_json)
+    if subject.program and runtime != "torch":
+        click.echo(f"the messages of {source} are placed anew for {runtime}", err=True)
     done = execute(
         subject.schedule,
         on=runtime,

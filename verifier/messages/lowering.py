@@ -112,7 +112,8 @@ def with_marks(program: Program) -> Program:
     """
     A program with torch's marks where a lowering would put them, its messages where they are, each for itself.
 
-    One that has any mark already is left as it is.
+    Only marks of a kind that the program has none of are added: tables of torch before 2.13 have no REDUCE_GRAD, without which
+    its runtime does not divide gradients by the number of micro-batches.
 
     Examples
     --------
@@ -121,15 +122,16 @@ def with_marks(program: Program) -> Program:
     >>> print(*with_marks(program).actions[0])
     0UNSHARD 0F0 0SEND_F0 0RECV_B0 0B0 0REDUCE_GRAD 0RESHARD
     """
-    if any(isinstance(action, Mark) for row in program.actions for action in row):
-        return program
-    rows = zip(program.actions, program.schedule.order, strict=True)
-    woven = (tuple(_woven(row, _marked(blocks, program.problem.microbatches))) for row, blocks in rows)
+    present = {action.kind for row in program.actions for action in row if isinstance(action, Mark)}
+    woven = []
+    for row, blocks in zip(program.actions, program.schedule.order, strict=True):
+        marked = _marked(blocks, program.problem.microbatches)
+        woven.append(tuple(_woven(row, [item for item in marked if isinstance(item, Block) or item.kind not in present])))
     return Program(program.problem, tuple(woven), program.name)
 
 
 def _woven(row: Sequence[Action], marked: Sequence[Block | Mark]) -> Iterator[Action]:
-    """The messages of one list among the blocks and marks of another with the same blocks."""
+    """What is in one list besides blocks, among the blocks and marks of another with the same blocks."""
     rest = iter(marked)
     for action in row:
         if isinstance(action, Block):
