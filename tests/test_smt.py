@@ -96,7 +96,7 @@ def waiting(schedule):
             graph.add_edges_from((first[op], here) for op in needed_by(schedule.problem, block) if op in first)
             for op in block.ops:
                 made_by = first.get(op._replace(stage=op.stage + {"F": -1, "I": 1, "W": 0}[op.kind]), here)
-                if made_by[0] != rank and first[op] == here:
+                if made_by[0] != rank and first[op] == here and op.stage < schedule.problem.stages:
                     messages.append((made_by, here))
     most = [0] * len(schedule.order)
     for rank, row in enumerate(schedule.order):
