@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # The CPU build that the runtime tests were measured with.
 TORCH := torch==2.13.0
 
-.PHONY: demo test test-deep test-runtime lint types cov bench clean
+.PHONY: demo test test-deep test-runtime test-browser pictures lint types cov bench clean
 
 demo: $(VENV)/.installed ## the main job: judge a schedule, look at it, see one refuted
 	$(BIN)/verifier show dualpipe -P 8 -M 20
@@ -26,6 +26,12 @@ test-deep: $(VENV)/.installed-dev ## the same with many more random examples
 
 test-runtime: $(VENV)/.installed-torch ## schedules executed by torch on this machine
 	$(PYTEST) -m runtime $(ARGS)
+
+test-browser: $(VENV)/.installed-browser ## the report page in Chromium, where it and its driver are installed
+	$(PYTEST) -m browser tests/test_browser.py $(ARGS)
+
+pictures: $(VENV)/.installed-dev ## draw docs/pictures anew
+	$(BIN)/python docs/draw.py
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -59,4 +65,8 @@ $(VENV)/.installed-dev: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.installed-torch: pyproject.toml | $(VENV)/bin/python
 	$(PIP) $(TORCH)
 	$(PIP) --editable '.[dev,torch]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+
+$(VENV)/.installed-browser: pyproject.toml | $(VENV)/bin/python
+	$(PIP) --editable '.[dev,browser]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev

@@ -1,7 +1,10 @@
 """Pictures: what is drawn against the timeline, text inside its place, the same bytes every time."""
 
+import importlib.util
 from dataclasses import replace
+from importlib.metadata import version
 from itertools import combinations
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -160,3 +163,15 @@ def test_where_ranks_hang_the_picture_says_so():
     assert any(text.startswith("no timeline exists") for text in found)
     assert any(text.startswith("refuted (dependencies): 2 blocks wait in a circle") for text in found)
     assert "critical path" not in found
+
+
+def test_the_pictures_of_the_documentation_are_current():
+    if version("matplotlib").rpartition(".")[0] != "3.11":
+        pytest.skip("they were drawn with matplotlib 3.11, and another may write the same lines in other words")
+    spec = importlib.util.spec_from_file_location("draw", Path(__file__).parents[1] / "docs" / "draw.py")
+    draw = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(draw)
+    expected = dict(draw.drawn())
+    assert {path.name for path in expected} == {path.name for path in draw.FOLDER.iterdir()}
+    outdated = [path.name for path, content in expected.items() if path.read_bytes() != content]
+    assert not outdated, f"make pictures would change {outdated}"

@@ -331,4 +331,4 @@ class Page {
   }
 }
 
-new Page(JSON.parse(find("data").textContent));
+const report = new Page(JSON.parse(find("data").textContent));

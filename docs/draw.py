@@ -1,0 +1,36 @@
+"""
+Draw the pictures of the documentation (``make pictures``).
+
+A picture is a line in :data:`PICTURES`: its name, and what ``verifier.sources.open_source`` opens, be it a family or a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from verifier.sources import open_source, verdict
+from verifier.views.picture import picture
+
+FOLDER = Path(__file__).parent / "pictures"
+
+PICTURES: dict[str, tuple[str, dict[str, Any]]] = {
+    "dualpipe-p8-m20": ("dualpipe", {"ranks": 8, "microbatches": 20}),
+    "dualpipev-p4-m10": ("dualpipev", {"ranks": 4, "microbatches": 10}),
+    "1f1b-p8-m20": ("1f1b", {"ranks": 8, "microbatches": 20}),
+    "zbv-p4-m10": ("zbv", {"ranks": 4, "microbatches": 10}),
+}
+
+
+def drawn() -> Iterator[tuple[Path, bytes]]:
+    """Every picture, light and dark, and the file that it belongs into."""
+    for name, (source, options) in PICTURES.items():
+        report = verdict(open_source(source, **options), solver="replay")
+        for theme in ("light", "dark"):
+            yield FOLDER / f"{name}-{theme}.svg", picture(report, theme=theme)
+
+
+if __name__ == "__main__":
+    for path, content in drawn():
+        path.write_bytes(content)
