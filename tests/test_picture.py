@@ -106,7 +106,7 @@ def test_every_block_is_drawn_and_numbered():
     axis = 66 // 5 + 1
     assert len(numbers) == len(parts) + axis
     assert {"dualpipe P=8 M=20", "rank 7", "overlapped", "dark: direction 1"} <= set(texts(tree))
-    assert any(text.startswith("makespan 66   bubble 9.1% (1/11)   F=1,") for text in texts(tree))
+    assert any(text.startswith("makespan 66, bubble 9.1% (1/11); costs F=1,") for text in texts(tree))
 
 
 def test_numbers_are_left_out_where_they_would_not_fit():

@@ -80,7 +80,7 @@ def picture(report: Report, form: str = "svg", *, theme: str = "light", memory: 
     --------
     >>> from verifier.families import build_family
     >>> from verifier.verify import verify
-    >>> b"makespan 6 " in picture(verify(build_family("1f1b", 2, 1), solver="replay"))
+    >>> b"makespan 6, " in picture(verify(build_family("1f1b", 2, 1), solver="replay"))
     True
     """
     try:
@@ -297,10 +297,10 @@ class _Pen:
     def _title(self, sheet: _Sheet) -> None:
         top, report, timeline = sheet.height, sheet.report, sheet.timeline
         self._text(_LEFT, top - 0.24, sheet.name, 11, "ink", weight="bold")
-        numbers = f"makespan {shown(timeline.makespan)}   bubble {share_text(timeline.bubble_ratio)}   "
+        numbers = f"makespan {shown(timeline.makespan)}, bubble {share_text(timeline.bubble_ratio)}"
         if sheet.stuck:
-            numbers = "no timeline exists   "
-        self._text(_LEFT, top - 0.5, one_line(f"{numbers}{costs_text(report.costs)}", sheet.room), 8, "muted")
+            numbers = "no timeline exists"
+        self._text(_LEFT, top - 0.5, one_line(f"{numbers}; costs {costs_text(report.costs)}", sheet.room), 8, "muted")
         for index, line in enumerate(sheet.refuted, 1):
             self._text(_LEFT, top - 0.5 - index * _LINE, line, 8, "critical")
 
@@ -328,8 +328,7 @@ class _Pen:
             each = (right - left) / len(parts)
             for index, (part, number) in enumerate(zip(parts, _numbers(schedule, block), strict=True)):
                 self._part(part, tone.get(part[1:3], 0), left + index * each, bottom, each, sheet.block, number)
-            frame = _Style(3, edge=self.colours["frame"], width=0.4 if len(parts) == 1 else 1.0)
-            self._rectangle(frame, left, bottom, right, bottom + sheet.block)
+            self._rectangle(self._frame(len(parts) == 2), left, bottom, right, bottom + sheet.block)
 
     def _part(self, part: Part, tone: int, left: float, bottom: float, width: float, height: float, number: str) -> None:
         """One half of a pair, or the whole of another block."""
@@ -341,7 +340,7 @@ class _Pen:
 
     def _critical(self, sheet: _Sheet) -> None:
         """Outlines inside the frames of those blocks that nothing could start later; one for those that follow one another."""
-        style, inset = _Style(4, edge=self.colours["critical"], width=1.3), 0.012
+        style, inset = _Style(5, edge=self.colours["critical"], width=1.3), 0.012
         for rank, begin, end in _stretches(sheet.run, sheet.timeline):
             left, right, bottom = sheet.x(begin) + inset, sheet.x(end) - inset, sheet.bottom(rank)
             if left < right:
@@ -378,18 +377,21 @@ class _Pen:
     def _sample(self, drawn: str, left: float, bottom: float) -> None:
         """A sample of how something is drawn."""
         middle, right, top = left + 0.14, left + 0.28, bottom + 0.16
-        frame = _Style(3, edge=self.colours["frame"], width=0.4)
         if drawn in COLOURS or drawn == "pair":
             first, second = COLOURS[drawn] if drawn in COLOURS else (COLOURS["F"][0], COLOURS["B"][1])
             self._rectangle(_Style(2, first), left, bottom, middle, top)
             self._rectangle(_Style(2, second), middle, bottom, right, top)
-            self._rectangle(frame if drawn != "pair" else frame._replace(width=1.0), left, bottom, right, top)
+            self._rectangle(self._frame(drawn == "pair"), left, bottom, right, top)
         elif drawn == "idle":
             self._rectangle(_Style(0, edge=self.colours["idle"], hatch="////"), left, bottom, right, top)
         elif drawn == "critical":
-            self._rectangle(_Style(4, edge=self.colours["critical"], width=1.3), left, bottom, right, top)
+            self._rectangle(_Style(5, edge=self.colours["critical"], width=1.3), left, bottom, right, top)
         elif drawn == "memory":
             self._rectangle(_Style(1, self.colours["memory"]), left, bottom, right, top)
+
+    def _frame(self, pair: bool) -> _Style:
+        """Around a block; pairs stand out, and above their neighbours."""
+        return _Style(4, edge=self.colours["pair"], width=1.0) if pair else _Style(3, edge=self.colours["frame"], width=0.4)
 
     # ---------------------------------------------------------------------------------------------------- matplotlib
 

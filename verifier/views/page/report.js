@@ -19,7 +19,7 @@ class Page {
     this.full = Math.max(...this.plans.map((plan) => plan.makespan / plan.scale)) || 1;
     const page = this;
     this.state = {
-      begin: 0, end: this.full, critical: true, messages: false, memory: false, stages: false, chosen: null,
+      begin: 0, end: this.full, right: Math.max(...this.plans.map(roomBeside)), critical: true, messages: false, memory: false, stages: false, chosen: null,
       colours: () => data.themes[page.theme],
       paint: (part, plan) => page.paint(part, plan),
     };

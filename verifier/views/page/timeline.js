@@ -1,6 +1,15 @@
 /* The ranks of one schedule over time on a canvas. All timelines of a page share one stretch of time. */
 
-const MARGIN = 64, AXIS = 22, STRIP = 16;
+const MARGIN = 64, AXIS = 22, STRIP = 16, SMALL = "11px system-ui, sans-serif";
+
+const waiting = (block) => `waits at ${block}`;
+
+/** Pixels to the right of the last end: where ranks hang, for what they wait at. */
+function roomBeside(plan) {
+  const ink = document.createElement("canvas").getContext("2d");
+  ink.font = SMALL;
+  return Math.max(12, ...plan.stuck.filter(Boolean).map((block) => ink.measureText(waiting(block)).width + 10));
+}
 
 class Timeline {
   constructor(plan, state, canvas) {
@@ -10,7 +19,7 @@ class Timeline {
 
   get pitch() { return this.block + (this.state.memory ? STRIP + 4 : 4); }
 
-  get wide() { return Math.max(this.canvas.clientWidth - MARGIN - 12, 50); }
+  get wide() { return Math.max(this.canvas.clientWidth - MARGIN - this.state.right, 50); }
 
   /** Pixels from the left of a moment in ticks. */
   x(tick) {
@@ -45,7 +54,7 @@ class Timeline {
     this.measure();
     ink.save();
     ink.beginPath();
-    ink.rect(MARGIN, 0, this.wide + 1, height);
+    ink.rect(MARGIN, 0, this.wide + (plan.stuck.some(Boolean) ? this.state.right : 1), height);
     ink.clip();
     for (let rank = 0; rank < plan.ranks; rank += 1) this.rank(rank);
     if (this.state.messages) this.messages();
@@ -73,7 +82,7 @@ class Timeline {
     ink.fillStyle = this.colours.muted;
     ink.strokeStyle = this.colours.line;
     ink.textAlign = "center";
-    ink.font = "11px system-ui, sans-serif";
+    ink.font = SMALL;
     const step = roundStep((70 / this.wide) * (state.end - state.begin));
     ink.beginPath();
     for (let number = Math.ceil(state.begin / step); number * step <= state.end; number += 1) {
@@ -104,7 +113,8 @@ class Timeline {
     if (stuck) {
       ink.fillStyle = this.colours.critical;
       ink.textAlign = "left";
-      ink.fillText(`waits at ${stuck}`, this.x(next > plan.first[rank] ? plan.end(next - 1) : 0) + 4, top + this.block / 2);
+      ink.font = SMALL;
+      ink.fillText(waiting(stuck), this.x(next > plan.first[rank] ? plan.end(next - 1) : 0) + 4, top + this.block / 2);
     }
     if (state.memory) this.memory(rank, begin, end);
   }
@@ -127,9 +137,10 @@ class Timeline {
       if (text) ink.fillText(text, left + (index + 0.5) * each, top + block / 2 + 0.5);
     });
     if (width < 4) return;
-    ink.strokeStyle = this.colours.frame;
-    ink.lineWidth = parts.length > 1 ? 1.6 : 0.6;
-    ink.strokeRect(left, top, width, block);
+    const pair = parts.length > 1;
+    ink.strokeStyle = pair ? this.colours.pair : this.colours.frame;
+    ink.lineWidth = pair ? 1.5 : 0.6;
+    ink.strokeRect(left + (pair ? 0.5 : 0), top, width - (pair ? 1 : 0), block);
   }
 
   /** Live activations below the blocks, as high as the most that any rank holds. */
