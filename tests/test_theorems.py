@@ -2,7 +2,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verifier.affine import affine, symbols
@@ -10,14 +10,15 @@ from verifier.costs import CostModel
 from verifier.families import DUALPIPE, GPIPE, ONE_F_ONE_B, ZB1P, ZB2P, ZBV, build_family
 from verifier.loops import Item, Program, loop
 from verifier.simulate import simulate
-from verifier.theorems import makespan
+from verifier.theorems import demands, finding
 from verifier.theorems.classes import Analysis
 from verifier.theorems.conditions import AffineTimeline, Formula, Implication, obligations
 from verifier.theorems.cones import COSTS, covered, spanned
 from verifier.theorems.discovery import Instance
 from verifier.theorems.guesses import Guesses, load
 from verifier.theorems.ledger import Ledger
-from verifier.theorems.paths import AffineFit, find_path, length, path_conditions
+from verifier.theorems.pathfinding import AffineFit, find_path
+from verifier.theorems.paths import length, path_conditions
 from verifier.theorems.solving import counterexample, possible
 from verifier.theorems.statements import THEOREMS, prove, prove_theory
 from verifier.theorems.theories import THEORIES, total_of
@@ -28,7 +29,7 @@ P, M, q, m, r, h, i = symbols("P M q m r h i")
 
 def analysis(name, setting=0):
     theory = THEORY[name]
-    return makespan.analysis_of(theory.program, theory.settings[setting].domain)
+    return finding.analysis_of(theory.program, theory.settings[setting].domain)
 
 
 # ---------------------------------------- the theorems
@@ -59,23 +60,23 @@ def test_dualpipe_has_nineteen_classes():
 
 
 def test_what_was_found_before_can_be_found_anew():
-    ledger = Ledger()
-    makespan.makespan(THEORY["gpipe"], ledger, fresh=True)
+    ledger = Ledger(fresh=True)
+    demands.makespan(THEORY["gpipe"], ledger)
     assert not ledger.failures
 
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", ["1f1b", "zb1p", "zb2p", "zbv", "dualpipe"])
 def test_all_that_was_found_before_can_be_found_anew(name):
-    ledger = Ledger()
-    makespan.makespan(THEORY[name], ledger, fresh=True)
+    ledger = Ledger(fresh=True)
+    demands.makespan(THEORY[name], ledger)
     assert not ledger.failures
 
 
 def test_a_ray_of_dualpipe_can_be_found_anew():
     theory = THEORY["dualpipe"]
     region = replace(theory.regions[1], rays=((1, 1, 1, 2),))
-    limit, kink, (timeline,) = makespan._timelines(analysis("dualpipe"), theory.settings[0], theory, region)
+    limit, kink, (timeline,) = finding._timelines(analysis("dualpipe"), theory.settings[0], theory, region)
     assert kink is None
     assert limit == theory.makespan[0]
     assert all(counterexample(each.implication) is None for each in obligations(analysis("dualpipe"), timeline, limit))
@@ -107,6 +108,17 @@ def instances(draw):
 
 @given(instances())
 def test_instances_agree_with_simulation(drawn):
+    agree(drawn)
+
+
+@pytest.mark.deep
+@settings(max_examples=1000)
+@given(instances())
+def test_a_thousand_instances_agree_with_simulation(drawn):
+    agree(drawn)
+
+
+def agree(drawn):
     name, ranks, microbatches, costs = drawn
     theory = THEORY[name]
     f, i, w, pair = costs
@@ -117,7 +129,7 @@ def test_instances_agree_with_simulation(drawn):
     for rank, idle in enumerate(found.timeline.idle):
         values = {**sizes, theory.program.rank: min(rank, ranks - 1 - rank) if name == "dualpipe" else rank}
         (part,) = [part for part in theory.parts if all(condition.holds(values) for condition in part.where)]
-        formulas = makespan.idle_formulas(theory)[part.name]
+        formulas = demands.idle_formulas(theory)[part.name]
         assert idle == max(formula.along(costs).value(values) for formula in formulas)
         assert found.peak_activations[rank] == theory.peak.value(values)
 
@@ -127,7 +139,7 @@ def test_classes_say_what_unrolling_does(program, ranks, more):
     from verifier.loops import unroll
 
     sizes = {"q": ranks, "m": 2 * ranks + more} if program is DUALPIPE else {"P": ranks, "M": 2 * ranks + more}
-    whole = makespan.analysis_of(program, (M >= 2 * P - 1,) if program is not DUALPIPE else ())
+    whole = finding.analysis_of(program, (M >= 2 * P - 1,) if program is not DUALPIPE else ())
     instance = Instance(whole, sizes)
     for rank, row in enumerate(instance.order):
         jobs = unroll(program, sizes, rank)
@@ -154,10 +166,10 @@ def test_the_conditions_alone_notice_one_less():
     theory = THEORY["1f1b"]
     short = replace(theory, makespan=(replace(theory.makespan[0], W=M + P - 2),))
     ledger = Ledger()
-    makespan.makespan(short, ledger)
+    demands.makespan(short, ledger)
     assert any("as claimed" in failure.name for failure in ledger.failures)
-    with pytest.raises(makespan.NotFoundError):
-        makespan.makespan(short, Ledger(), fresh=True)
+    with pytest.raises(finding.NotFoundError):
+        demands.makespan(short, Ledger(fresh=True))
 
 
 def test_a_peak_of_p_is_refuted_for_dualpipe():

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from verifier.affine import Condition
+from verifier.loops import Program
+from verifier.theorems.classes import Analysis
 from verifier.theorems.conditions import Implication
-from verifier.theorems.solving import SECONDS, UndecidedError, expression
+from verifier.theorems.finding import analysis_of, find_guesses
+from verifier.theorems.guesses import Guesses, load
+from verifier.theorems.paths import Path, choose_links
+from verifier.theorems.solving import SECONDS, UndecidedError, counterexample, expression
 from verifier.theorems.structure import Query
+from verifier.theorems.theories import Theory
 
 if TYPE_CHECKING:
     import z3
@@ -38,8 +44,8 @@ class Ledger:
         never happens.
     failures
         Those that do not hold.
-    scripts
-        Each condition as SMT-LIB 2, where they are asked for: unsatisfiable if it holds.
+    fresh
+        Find timelines and paths anew, instead of verifying those that were found before.
 
     Examples
     --------
@@ -51,12 +57,31 @@ class Ledger:
     (2, 2, 'large: fails at x=1')
     """
 
-    keep_scripts: bool = False
+    fresh: bool = False
     conditions: int = 0
     met: int = 0
     failures: list[Failure] = field(default_factory=list)
-    scripts: dict[str, str] = field(default_factory=dict)
     _solvers: dict[tuple[Condition, ...], tuple[z3.Solver, bool]] = field(default_factory=dict)
+
+    def analysis(self, program: Program, domain: tuple[Condition, ...]) -> Analysis:
+        """The classes of a program, worked out once."""
+        return analysis_of(program, domain)
+
+    def guesses(self, theory: Theory, number: int, only: str | None = None) -> Guesses:
+        """
+        What was found before, or found now.
+
+        Raises
+        ------
+        NotFoundError
+            If some is not found.
+        """
+        known = Guesses() if self.fresh else load(theory.program.name, number)
+        return find_guesses(theory, theory.settings[number], known, only)
+
+    def links(self, analysis: Analysis, path: Path, name: str) -> dict[str, int]:
+        """The ways that hold at all sizes."""
+        return choose_links(analysis, path, name, lambda condition: counterexample(condition) is None)
 
     def add(self, conditions: Iterable[Implication | Query]) -> None:
         """
@@ -70,9 +95,9 @@ class Ledger:
         for condition in conditions:
             self._put(condition)
 
-    def evidence(self, name: str) -> dict[str, object]:
-        """What is kept of the conditions."""
-        return {"kind": "theorem", "theorem": name, "scripts": self.scripts} if self.keep_scripts else {}
+    def ask(self, queries: Callable[[], Iterable[Query]]) -> None:
+        """As :meth:`add`."""
+        self.add(queries())
 
     def _put(self, condition: Implication | Query) -> None:
         import z3
@@ -85,8 +110,6 @@ class Ledger:
             solver.add(z3.Not(condition.then))
         elif condition.then is not None:
             solver.add(expression(condition.then) < 0)
-        if self.keep_scripts:
-            self.scripts[f"{self.conditions:05d} {condition.name}"] = solver.to_smt2()
         answer = solver.check()
         if answer == z3.unknown:
             raise UndecidedError(f"{condition.name}: {solver.reason_unknown()}")

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from verifier.theorems import makespan
-from verifier.theorems.conditions import Formula
+from verifier.theorems import demands, published
+from verifier.theorems.demands import DEMANDS
 from verifier.theorems.discovery import Instance
+from verifier.theorems.finding import NotFoundError, analysis_of
 from verifier.theorems.ledger import Ledger
 from verifier.theorems.proof import PROVED, REFUTED, UNKNOWN, Proof
 from verifier.theorems.solving import UndecidedError
-from verifier.theorems.theories import THEORIES, Theory, total_of
+from verifier.theorems.theories import ANY_COSTS, THEORIES, Theory, total_of
 
 
 @dataclass(frozen=True)
@@ -30,18 +31,21 @@ class Theorem:
     name, statement, domain, source
         For people.
     prove
-        ``prove(keep_scripts, fresh)`` gives the proof; the first keeps every condition as SMT-LIB 2, the second finds timelines
-        and paths anew.
+        ``prove(fresh)`` gives the proof; ``fresh`` finds timelines and paths anew.
+    theory, kind
+        What its evidence is about.
     """
 
     name: str
     statement: str
     domain: str
     source: str
-    prove: Callable[[bool, bool], Proof]
+    prove: Callable[[bool], Proof]
+    theory: Theory
+    kind: str
 
 
-def prove(name: str, *, keep_scripts: bool = False, fresh: bool = False) -> Proof:
+def prove(name: str, *, fresh: bool = False) -> Proof:
     """
     Prove a theorem.
 
@@ -49,8 +53,6 @@ def prove(name: str, *, keep_scripts: bool = False, fresh: bool = False) -> Proo
     ----------
     name
         A key of :data:`THEOREMS`.
-    keep_scripts
-        Keep every condition as SMT-LIB 2 in the evidence.
     fresh
         Find timelines and paths anew, instead of verifying those that were found before.
 
@@ -66,8 +68,8 @@ def prove(name: str, *, keep_scripts: bool = False, fresh: bool = False) -> Proo
     ('proved', 'the makespan of 1f1b is exactly (M+P-1)(F+B)')
     """
     began = time.perf_counter()
-    found = THEOREMS[name].prove(keep_scripts, fresh)
-    return Proof(**{**vars(found), "seconds": time.perf_counter() - began})
+    found = THEOREMS[name].prove(fresh)
+    return replace(found, seconds=time.perf_counter() - began)
 
 
 # ---------------------------------------- theorems about families
@@ -90,19 +92,19 @@ def _of_theory(theory: Theory) -> Iterator[Theorem]:
             both,
         )
     for kind, (statement, domain) in texts.items():
-        yield Theorem(f"{name}-{kind}", statement, domain, theory.source, _prover(theory, kind, statement, domain))
+        yield Theorem(
+            f"{name}-{kind}", statement, domain, theory.source, _prover(theory, kind, statement, domain), theory, kind
+        )
 
 
-def _prover(theory: Theory, kind: str, statement: str, domain: str) -> Callable[[bool, bool], Proof]:
-    def run(keep_scripts: bool, fresh: bool) -> Proof:
-        return prove_theory(theory, kind, statement, domain, keep_scripts=keep_scripts, fresh=fresh)
+def _prover(theory: Theory, kind: str, statement: str, domain: str) -> Callable[[bool], Proof]:
+    def run(fresh: bool) -> Proof:
+        return prove_theory(theory, kind, statement, domain, fresh=fresh)
 
     return run
 
 
-def prove_theory(
-    theory: Theory, kind: str, statement: str = "", domain: str = "", *, keep_scripts: bool = False, fresh: bool = False
-) -> Proof:
+def prove_theory(theory: Theory, kind: str, statement: str = "", domain: str = "", *, fresh: bool = False) -> Proof:
     """
     Prove what a theory claims, also one that is not listed: a changed one, or one's own.
 
@@ -120,44 +122,71 @@ def prove_theory(
     >>> proof.status, proof.witness[0].split(":")[0]
     ('refuted', 'peak at 1')
     """
-    ledger = Ledger(keep_scripts)
-    name = f"{theory.name}-{kind}"
+    ledger = Ledger(fresh)
 
     def verdict(status: str, *witness: str) -> Proof:
         held = ledger.conditions - len(ledger.failures)
-        numbers: dict[str, object] = {"met": ledger.met}
-        return Proof(name, statement, domain, status, ledger.conditions, held, 0.0, witness, numbers, ledger.evidence(name))
+        name, numbers = f"{theory.name}-{kind}", {"met": ledger.met}
+        return Proof(name, statement, domain, status, ledger.conditions, held, 0.0, witness, numbers)
 
     try:
-        makespan.legal(theory, ledger)
+        exact, *others = DEMANDS[kind]
+        exact(theory, ledger)
         if kind == "peak-activations":
-            makespan.peaks(theory, ledger)
+            demands.peaks(theory, ledger)
         if ledger.failures:
-            # These conditions are exact: a point at which one fails is a size at which the loops do something else.
+            # So far conditions are exact: a point at which one fails is a size at which the loops do something else.
             return verdict(REFUTED, *map(str, ledger.failures))
         if kind == "peak-activations":
             return verdict(PROVED)
         if wrong := first_difference(theory):
             return verdict(REFUTED, wrong)
-        (makespan.no_deadlock if kind == "legal" else makespan.makespan)(theory, ledger, fresh=fresh)
-        if kind in ("idle", "independence", "bubble-ratio"):
-            makespan.busy_times(theory, ledger)
-            if speaks := [
-                part for part, fs in makespan.idle_formulas(theory).items() if any(map(_of_microbatches(theory), fs))
-            ]:
-                return verdict(REFUTED, f"the idle time of {speaks[0]} depends on the number of micro-batches")
-    except makespan.NotFoundError as problem:
+        for demand in others:
+            demand(theory, ledger)
+    except NotFoundError as problem:
         return verdict(UNKNOWN, str(problem))
     except UndecidedError as problem:
         return verdict(UNKNOWN, f"the solver gave up on {problem}")
     if ledger.failures:
         return verdict(UNKNOWN, *map(str, ledger.failures))
+    if kind == "independence" and (part := demands.speaks_of_microbatches(theory)):
+        return verdict(REFUTED, f"the idle time of {part} depends on the number of micro-batches")
     return verdict(PROVED)
 
 
-def _of_microbatches(theory: Theory) -> Callable[[Formula], bool]:
-    symbols = theory.program.microbatches.symbols
-    return lambda formula: any(part.symbols & symbols for part in formula.parts)
+# ---------------------------------------- published formulas
+
+
+def _of_published(theory: Theory) -> Theorem:
+    claim = published.idle_claim(theory.name)
+    statement = f"every rank of {theory.name} idles exactly {claim.formula}, as published"
+    domain = f"{theory.said['domain']}; positive costs" + (", FB >= max(F, B)" if "dualpipe" in theory.name else "")
+
+    def run(fresh: bool) -> Proof:
+        corrected = prove_theory(theory, "idle", fresh=fresh)
+        exact = published.is_the_idle_time(theory) and theory.costs == ANY_COSTS
+        found = [] if exact else published.both_sides(theory.name)
+        numbers: dict[str, object] = {
+            "published": claim.formula,
+            "exact_where": claim.domain,
+            "corrected": theory.said["idle"],
+            "corrected_where": theory.said["costs"],
+            "corrected_status": corrected.status,
+        }
+        for side, sign in (("above", 1), ("below", -1)):
+            numbers[side] = next((str(each) for each in found if (each.published - each.true) * sign > 0), None)
+        if found:
+            status, witness = REFUTED, tuple(map(str, found[:1]))
+        elif exact:
+            status, witness = corrected.status, corrected.witness
+        else:
+            status, witness = UNKNOWN, ("no counterexample was found",)
+        return replace(
+            corrected, theorem=name, statement=statement, domain=domain, status=status, witness=witness, numbers=numbers
+        )
+
+    name = f"published-{theory.name}-bubble"
+    return Theorem(name, statement, domain, claim.source, run, theory, "idle")
 
 
 def first_difference(theory: Theory) -> str | None:
@@ -167,7 +196,7 @@ def first_difference(theory: Theory) -> str | None:
     Looked for before anything is proved: small sizes, all rays of all regions, and their sums.
     """
     for setting in theory.settings:
-        analysis = makespan.analysis_of(theory.program, setting.domain)
+        analysis = analysis_of(theory.program, setting.domain)
         for sizes in setting.small:
             if sum(sizes.values()) > 20:
                 continue
@@ -195,5 +224,7 @@ def _written(sizes: object) -> str:
     return ", ".join(f"{name}={value}" for name, value in sizes.items())
 
 
+_PUBLISHED = ("gpipe", "1f1b", "zb1p", "dualpipe", "dualpipev")
 THEOREMS: dict[str, Theorem] = {theorem.name: theorem for theory in THEORIES for theorem in _of_theory(theory)}
+THEOREMS |= {theorem.name: theorem for theory in THEORIES if theory.name in _PUBLISHED for theorem in (_of_published(theory),)}
 """Every theorem by name."""

@@ -1,14 +1,15 @@
 """
 That a loop program is complete at all sizes, holds no more activations than it says, and how busy it keeps each rank.
 
-How often an item has run before a block is no affine number where a guard decides about the item; it is written with a least, a
-greatest and a division by a constant, and Z3 reasons about that. These conditions are exact: where one fails, the point that Z3
-finds is a size and a rank at which the loops do something else.
+How often an item has run before a block is no affine number where a guard decides about the item. Then cases are told apart,
+each with a number of its own for the first iteration in which the guard holds. These conditions are exact: where one fails, the
+point that is found is a size and a rank at which the loops do something else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 from verifier.affine import Affine, Condition, Extreme, affine
@@ -26,11 +27,18 @@ Weight = Callable[[Item], int]
 
 
 class Query(NamedTuple):
-    """A statement that is not affine: ``given`` entails ``then``; symbols are whole numbers."""
+    """A statement that no affine implication is: ``given`` entails ``then``; symbols are whole numbers."""
 
     name: str
     given: tuple[Condition, ...]
     then: z3.BoolRef
+
+
+class Count(NamedTuple):
+    """One case of a number: under which conditions, on sizes and on symbols of the case's own, and which."""
+
+    where: tuple[Condition, ...]
+    value: Affine
 
 
 def completeness(analysis: Analysis) -> Iterator[Implication]:
@@ -75,12 +83,10 @@ def _one_producer(analysis: Analysis, kind: str, phase: int) -> Iterator[Implica
 
 def _choices(groups: list[tuple[Condition, ...]]) -> Iterator[tuple[Condition, ...]]:
     """One condition of each group."""
-    from itertools import product
-
     yield from product(*groups)
 
 
-def weight_queue(analysis: Analysis) -> Iterator[Query]:
+def weight_queue(analysis: Analysis) -> Iterator[Implication]:
     """Whenever a W runs, an I waits for it, and none waits at the end: so every W runs once, first in, first out."""
     program = analysis.program
     named = {piece.phase for each in program.loops for item in each.body for piece in item.pieces if piece.kind == "W"}
@@ -97,35 +103,52 @@ def weight_queue(analysis: Analysis) -> Iterator[Query]:
         label = "" if queue is None else str(queue)
         for block in analysis.classes:
             if Piece("W", queue) in block.pieces:
-                yield Query(f"W{label} of {block.name} has an I", block.domain, before(analysis, block, waiting) >= 1)
+                for where, value in before(analysis, block, waiting):
+                    yield Implication(f"W{label} of {block.name} has an I", (*block.domain, *where), value - 1)
         for number, regime in enumerate(analysis.regimes):
             given = (*analysis.assumptions, *regime.where)
-            yield Query(f"regime {number}: no I waits for W{label}", given, in_all(analysis, regime, waiting) == 0)
+            for where, value in in_all(analysis, regime, waiting):
+                for condition in equal(value, 0):
+                    yield Implication(f"regime {number}: no I waits for W{label}", (*given, *where), condition.expression)
 
 
-def peak(analysis: Analysis, most: Affine | Extreme) -> Iterator[Query]:
-    """No forward brings a rank's live activations above a bound, and one on every rank reaches it."""
+def _live(item: Item) -> int:
+    """Activations that an item leaves behind."""
+    return sum((piece.kind == "F") - (piece.kind in "BW") for piece in item.pieces)
+
+
+def peak(analysis: Analysis, most: Affine | Extreme) -> Iterator[Implication]:
+    """No forward brings a rank's live activations above a bound."""
+    for block in analysis.classes:
+        if any(piece.kind == "F" for piece in block.pieces):
+            for (where, held), bound in product(before(analysis, block, _live), most.cases()):
+                yield Implication(f"peak at {block.name}", (*block.domain, *where, *bound.where), bound.value - held - 1)
+
+
+def peak_is_reached(analysis: Analysis, most: Affine | Extreme) -> Iterator[Query]:
+    """On every rank some forward, the first or last of its loop, reaches the bound."""
     import z3
 
-    def live(item: Item) -> int:
-        return sum((piece.kind == "F") - (piece.kind in "BW") for piece in item.pieces)
+    def all_of(conditions: tuple[Condition, ...]) -> z3.BoolRef:
+        return z3.And([expression(condition.expression) >= 0 for condition in conditions])
 
-    bound = _value(most)
-    forwards = [block for block in analysis.classes if any(piece.kind == "F" for piece in block.pieces)]
+    known = {"i", analysis.program.rank, *analysis.sizes}
     reached: dict[int, list[z3.BoolRef]] = {}
-    for block in forwards:
-        held = before(analysis, block, live) + 1
-        yield Query(f"peak at {block.name}", block.domain, held <= bound)
-        for index in (affine(0), block.trips - 1):
-            there = z3.And([expression(condition.expression) >= 0 for condition in block.domain])
-            at_it = z3.And(there, held == bound)
-            reached.setdefault(block.regime, []).append(z3.substitute(at_it, (z3.Int("i"), expression(index))))
+    for block in analysis.classes:
+        if not any(piece.kind == "F" for piece in block.pieces):
+            continue
+        for index, starts in ((affine(0), True), (block.trips - 1, False)):
+            for (where, held), bound in product(before(analysis, block, _live, starts=starts), most.cases()):
+                if any(condition.expression.symbols - known for condition in where):
+                    continue
+                there = z3.And(all_of((*block.domain, *where, *bound.where)), expression(held + 1 - bound.value) == 0)
+                reached.setdefault(block.regime, []).append(z3.substitute(there, (z3.Int("i"), expression(index))))
     for number, regime in enumerate(analysis.regimes):
         given = (*analysis.assumptions, *regime.where)
         yield Query(f"regime {number}: the peak is reached", given, z3.Or(reached.get(number, [])))
 
 
-def busy(analysis: Analysis, where: tuple[Condition, ...], formula: Formula, name: str) -> Iterator[Query]:
+def busy(analysis: Analysis, where: tuple[Condition, ...], formula: Formula, name: str) -> Iterator[Implication]:
     """How much F, I, W and F&B a rank runs."""
     kinds = (("F",), ("I", "B"), ("W", "B"))
 
@@ -136,72 +159,87 @@ def busy(analysis: Analysis, where: tuple[Condition, ...], formula: Formula, nam
     for number, regime in enumerate(analysis.regimes):
         given = (*analysis.assumptions, *regime.where, *where)
         for label, weight, part in zip(("F", "I", "W", "FB"), weights, formula.parts, strict=True):
-            claim = in_all(analysis, regime, weight) == expression(part)
-            yield Query(f"{name}, regime {number}: {label} on a rank", given, claim)
+            for case, value in in_all(analysis, regime, weight):
+                for condition in equal(value, part):
+                    yield Implication(f"{name}, regime {number}: {label}", (*given, *case), condition.expression)
 
 
 # ---------------------------------------- how often items have run
 
 
-def in_all(analysis: Analysis, regime: Regime, weight: Weight) -> z3.ArithRef:
+def in_all(analysis: Analysis, regime: Regime, weight: Weight) -> Iterator[Count]:
     """The sum of an item's weight over all blocks of a rank."""
     loops = zip(analysis.program.loops, regime.trips, strict=True)
-    return _sum([_in_loop(each, expression(trips), weight) for each, trips in loops])
+    return _sum([_in_loop(each, step, trips, weight) for step, (each, trips) in enumerate(loops)])
 
 
-def before(analysis: Analysis, block: BlockClass, weight: Weight) -> z3.ArithRef:
-    """The sum of an item's weight over all blocks before one, on its rank."""
-    import z3
-
+def before(analysis: Analysis, block: BlockClass, weight: Weight, *, starts: bool = False) -> Iterator[Count]:
+    """The sum of an item's weight over all blocks before one on its rank, which ``starts`` its loop or not."""
     program, trips = analysis.program, analysis.regimes[block.regime].trips
-    earlier = [_in_loop(program.loops[step], expression(trips[step]), weight) for step in range(block.step)]
+    parts = [_in_loop(program.loops[step], step, trips[step], weight) for step in range(block.step)]
     here = program.loops[block.step]
-    earlier.append(_in_loop(here, expression(INDEX), weight))
-    for item in here.body[: block.position]:
-        if weight(item):
-            holds = z3.And([expression(condition.expression) >= 0 for condition in item.guard])
-            earlier.append(z3.If(holds, weight(item), 0))
-    return _sum(earlier)
+    if not starts:
+        parts.append(_in_loop(here, block.step, INDEX, weight))
+    parts += [_here(item, weight(item)) for item in here.body[: block.position] if weight(item)]
+    return _sum(parts)
 
 
-def _in_loop(each: Loop, iterations: z3.ArithRef, weight: Weight) -> z3.ArithRef:
+def _here(item: Item, weight: int) -> list[Count]:
+    """What an item before a block counts in the block's own iteration: its weight, if its guard holds."""
+    found = [Count(item.guard, affine(weight))]
+    for k, condition in enumerate(item.guard):
+        found.append(Count((*item.guard[:k], condition.negated), affine(0)))
+    return found
+
+
+def _in_loop(each: Loop, step: int, iterations: Affine, weight: Weight) -> list[Count]:
     """The sum of an item's weight over the first iterations of a loop."""
-    return _sum([weight(item) * _times(item, iterations) for item in each.body if weight(item)])
+    sums = {sum(weight(item) for item in each.body if way.issuperset(item.guard)) for way in each.ways()}
+    if len(sums) == 1:
+        # Whatever the guards say, an iteration counts the same.
+        return [Count((), sums.pop() * iterations)]
+    counted = [(place, item) for place, item in enumerate(each.body) if weight(item)]
+    parts = [[Count(w, weight(item) * n) for w, n in _times(item, f"{step}.{place}", iterations)] for place, item in counted]
+    return list(_sum(parts))
 
 
-def _times(item: Item, iterations: z3.ArithRef) -> z3.ArithRef:
+def _times(item: Item, label: str, iterations: Affine) -> list[Count]:
     """How often the guard of an item holds in the first iterations: between the bounds that its conditions set."""
-    import z3
-
-    low, high = z3.IntVal(0), iterations
-    for condition in item.guard:
+    ranges: list[tuple[tuple[Condition, ...], Affine, Affine]] = [((), affine(0), iterations)]
+    for k, condition in enumerate(item.guard):
         slope = condition.expression.coefficient("i")
-        rest = expression(condition.expression.substitute({"i": 0}))
-        if slope == 0:
-            high = z3.If(rest >= 0, high, 0)
-        elif slope > 0:
-            # slope i + rest >= 0 from i = ceil(-rest / slope) on; division by a constant rounds down.
-            first = -(rest / slope)
-            low = z3.If(first > low, first, low)
-        else:
-            past = rest / -slope + 1
-            high = z3.If(past < high, past, high)
-    return z3.If(high > low, high - low, 0)
+        edge = Affine(((f"n{label}.{k}", 1),))
+        ranges = [found for each in ranges for found in _narrowed(each, condition, slope, edge)]
+    if not item.guard:
+        return [Count((), iterations)]
+    return [
+        case
+        for where, low, high in ranges
+        for case in (Count((*where, high >= low), high - low), Count((*where, high < low), affine(0)))
+    ]
 
 
-def _value(number: Affine | Extreme) -> z3.ArithRef:
-    """An expression, or the least or greatest of some."""
-    import z3
+def _narrowed(
+    found: tuple[tuple[Condition, ...], Affine, Affine], condition: Condition, slope: int, edge: Affine
+) -> Iterator[tuple[tuple[Condition, ...], Affine, Affine]]:
+    """A range of iterations, less those in which a condition does not hold; ``edge`` is the first in which it changes."""
+    where, low, high = found
+    if slope == 0:
+        yield (*where, condition), low, high
+        yield (*where, condition.negated), low, low
+        return
+    at_edge, just_before = (Condition(condition.expression.substitute({"i": index})) for index in (edge, edge - 1))
+    if slope > 0:
+        known = (*where, at_edge, just_before.negated)
+        yield (*known, edge >= low), edge, high
+        yield (*known, edge < low), low, high
+    else:
+        known = (*where, at_edge.negated, just_before)
+        yield (*known, edge <= high), low, edge
+        yield (*known, edge > high), low, high
 
-    if isinstance(number, Affine):
-        return expression(number)
-    best, *others = map(_value, number.options)
-    for other in others:
-        best = z3.If(other < best if number.name == "min" else other > best, other, best)
-    return best
 
-
-def _sum(terms: list[z3.ArithRef]) -> z3.ArithRef:
-    import z3
-
-    return z3.Sum(terms) if terms else z3.IntVal(0)
+def _sum(parts: list[list[Count]]) -> Iterator[Count]:
+    """Every case of each part with every case of the others."""
+    for cases in product(*parts):
+        yield Count(tuple(c for case in cases for c in case.where), sum((case.value for case in cases), affine(0)))

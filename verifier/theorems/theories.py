@@ -118,7 +118,7 @@ def _equal_costs(*kinds: Affine) -> tuple[Condition, ...]:
 
 
 # FB does not occur in the families without overlap; it is kept at 0 there.
-_ANY = (F >= 0, I >= 0, W >= 0, FB >= 0, FB <= 0)
+ANY_COSTS = (F >= 0, I >= 0, W >= 0, FB >= 0, FB <= 0)
 _UNITS = ((1, 0, 0, 0), (0, 1, 0, 0), (0, 0, 1, 0))
 _SLOW = (103, 207, 51, 0)
 _FULL = Formula(M + P - 1, M + P - 1, M + P - 1, ZERO)
@@ -144,8 +144,8 @@ _ONE_WAY = (
         ),
         (_FULL,),
         (_SLOW,),
-        _ANY,
-        (Region("all costs", _ANY, _UNITS, (0,)),),
+        ANY_COSTS,
+        (Region("all costs", ANY_COSTS, _UNITS, (0,)),),
         M,
         _ALL_BUSY,
         {**_SAID_1F1B, "domain": "all P and M", "peak": "M"},
@@ -168,8 +168,8 @@ _ONE_WAY = (
         ),
         (_FULL,),
         (_SLOW,),
-        _ANY,
-        (Region("all costs", _ANY, _UNITS, (0,)),),
+        ANY_COSTS,
+        (Region("all costs", ANY_COSTS, _UNITS, (0,)),),
         least(M, P - r),
         _ALL_BUSY,
         {**_SAID_1F1B, "domain": "all P and M", "peak": "min(M, P-r) on rank r"},
@@ -188,8 +188,8 @@ _ONE_WAY = (
         ),
         (Formula(M + P - 1, M + P - 1, M - P + 1, ZERO),),
         ((103, 107, 51, 0),),
-        (F >= W, I >= W, *_ANY),
-        (Region("W <= F, W <= I", (F >= W, I >= W, *_ANY), ((1, 0, 0, 0), (0, 1, 0, 0), (1, 1, 1, 0)), (0,)),),
+        (F >= W, I >= W, *ANY_COSTS),
+        (Region("W <= F, W <= I", (F >= W, I >= W, *ANY_COSTS), ((1, 0, 0, 0), (0, 1, 0, 0), (1, 1, 1, 0)), (0,)),),
         P,
         _ALL_BUSY,
         {
@@ -213,8 +213,8 @@ _ONE_WAY = (
         ),
         (Formula(M + P - 1, M, M, ZERO),),
         ((100, 100, 100, 0),),
-        (*_equal_costs(F, I, W), *_ANY),
-        (Region("F = I = W", (*_equal_costs(F, I, W), *_ANY), ((1, 1, 1, 0),), (0,)),),
+        (*_equal_costs(F, I, W), *ANY_COSTS),
+        (Region("F = I = W", (*_equal_costs(F, I, W), *ANY_COSTS), ((1, 1, 1, 0),), (0,)),),
         2 * P - 1,
         _ALL_BUSY,
         {
@@ -238,8 +238,8 @@ _ONE_WAY = (
         ),
         (Formula(2 * M + P - 1, 2 * M, 2 * M, ZERO),),
         ((100, 100, 100, 0),),
-        (*_equal_costs(F, I, W), *_ANY),
-        (Region("F = I = W", (*_equal_costs(F, I, W), *_ANY), ((1, 1, 1, 0),), (0,)),),
+        (*_equal_costs(F, I, W), *ANY_COSTS),
+        (Region("F = I = W", (*_equal_costs(F, I, W), *ANY_COSTS), ((1, 1, 1, 0),), (0,)),),
         2 * P,
         (Part("every rank", (), Formula(2 * M, 2 * M, 2 * M, ZERO)),),
         {

@@ -1,0 +1,70 @@
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from verifier.check.__main__ import main as check
+from verifier.commands.proving import prove
+from verifier.model import ScheduleError
+
+
+def run(*arguments):
+    """Exit code and output of the command."""
+    runner = CliRunner()
+    found = runner.invoke(prove, list(arguments), standalone_mode=False)
+    if found.exception:
+        raise found.exception
+    return found.return_value, found.output
+
+
+def test_without_a_theorem_all_are_listed():
+    code, output = run()
+    assert code == 0
+    assert "dualpipe-makespan" in output
+    listed = json.loads(run("--json")[1])
+    assert {"theorem", "statement", "domain", "source"} == set(listed[0])
+    assert listed[-1]["theorem"] == "bubble-constant"
+
+
+def test_a_theorem_is_proved_and_its_evidence_checked(tmp_path):
+    code, output = run("gpipe-makespan", "--json", "--evidence", str(tmp_path))
+    found = json.loads(output)
+    assert (code, found["status"], found["conditions"]) == (0, "proved", found["of"])
+    assert check([str(tmp_path)]) == 0
+    assert "met: " in run("gpipe-legal")[1]
+
+
+def test_the_published_bubble_is_refuted_with_the_least_counterexample():
+    code, output = run("published-dualpipe-bubble", "--json")
+    found = json.loads(output)
+    assert (code, found["status"]) == (1, "refuted")
+    assert found["witness"] == [
+        "P = 6, M = 12, F = 1, I = 1, W = 1, B = 2, FB = 2: rank 0 idles 1, the formula says 2, which is above"
+    ]
+    assert found["corrected_status"] == "proved"
+    assert found["below"].endswith("which is below")
+    assert run("published-1f1b-bubble")[0] == 0
+
+
+def test_bubbles_of_sources_are_constant_or_grow(tmp_path):
+    code, output = run("bubble-constant", "dualpipe", "-P", "8", "--evidence", str(tmp_path))
+    assert (code, output.splitlines()[0]) == (0, "bubble-constant: proved")
+    assert check([str(tmp_path)]) == 0
+    code, output = run("bubble-constant", "1f1b", "-P", "4", "--costs", "F=10,I=10,W=10,hop=1", "--json")
+    assert (code, json.loads(output)["growth_per_microbatch"]) == (1, ["3/2"] * 4)
+    assert run("bubble-constant", "tests/data/torch/ScheduleZBVZeroBubble_P4_M8.csv")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("dualpipe-makespn",), "did you mean dualpipe-makespan"),
+        (("nothing",), "verifier prove lists them"),
+        (("bubble-constant",), "expected a SOURCE"),
+        (("gpipe-makespan", "gpipe"), "about all sizes"),
+        (("gpipe-makespan", "-P", "4"), "about all sizes"),
+    ],
+)
+def test_wrong_use_is_one_clear_line(arguments, message):
+    with pytest.raises(ScheduleError, match=message):
+        run(*arguments)
