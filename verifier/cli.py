@@ -15,6 +15,7 @@ from verifier import __version__
 from verifier.commands.export import export
 from verifier.commands.judging import compare, families, show, verify
 from verifier.commands.options import BROKEN_PIPE, DONE, INTERRUPTED, WRONG, examples
+from verifier.commands.proving import prove
 from verifier.commands.running import costs, run
 from verifier.model import ScheduleError
 
@@ -73,13 +74,14 @@ def _one_line(error: click.ClickException) -> str:
         "verifier verify dualpipe -P 8 -M 20 --activations 9 --weights 2",
         "verifier verify schedule.csv --microbatches 16 --json",
         "verifier compare dualpipe dualpipev 1f1b -P 8 -M 20",
+        "verifier prove dualpipe-makespan",
     ),
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def main(ctx: click.Context) -> int:
     """
-    Verify pipeline-parallel training schedules.
+    Verify pipeline-parallel training schedules, and prove statements about them.
 
     SOURCE is a file (a PyTorch table, or JSON: pipeline-schedule/1 or pipeline-program/1), a spec (.toml), or a family with its
     sizes.
@@ -91,5 +93,5 @@ def main(ctx: click.Context) -> int:
     return DONE
 
 
-for command in (families, show, verify, compare, export, run, costs):
+for command in (families, show, verify, compare, export, prove, run, costs):
     main.add_command(command)
