@@ -36,6 +36,7 @@ class Difference:
     rank: int
     published: Fraction
     true: Fraction
+    overlaps: bool
 
     def __str__(self) -> str:
         prices = ", ".join(f"{kind.replace('&', '')} = {plain(price)}" for kind, price in self._prices())
@@ -48,7 +49,8 @@ class Difference:
     def _prices(self) -> Iterator[tuple[str, Fraction]]:
         for kind, price in self.costs.prices.items():
             assert isinstance(price, Fraction), "made by this module"
-            yield kind, price
+            if self.overlaps or "&" not in kind:
+                yield kind, price
 
 
 def idle_claim(family: str) -> Claim:
@@ -75,7 +77,7 @@ def differences(family: str) -> Iterator[Difference]:
             published = claim.value(ranks, microbatches, costs)
             wrong = [rank for rank, true in enumerate(timeline.idle) if true != published]
             if wrong:
-                yield Difference(ranks, microbatches, costs, wrong[0], published, timeline.idle[wrong[0]])
+                yield Difference(ranks, microbatches, costs, wrong[0], published, timeline.idle[wrong[0]], overlaps)
 
 
 def _costs(overlaps: bool) -> Iterator[CostModel]:

@@ -9,11 +9,11 @@ region's formulas, so they are never too small. Where that is so is what is prov
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from verifier.affine import Affine, Condition, Extreme, affine, least, symbols
 from verifier.families import DUALPIPE, GPIPE, ONE_F_ONE_B, ZB1P, ZB2P, ZBV
-from verifier.loops import Program
+from verifier.loops import Program, loop
 from verifier.theorems.classes import BlockClass, Costs
 from verifier.theorems.conditions import Formula
 from verifier.theorems.cones import COSTS
@@ -272,6 +272,12 @@ _ONE_WAY = (
 
 
 # ---------------------------------------- DualPipe and DualPipeV: one theory of the folded program
+#
+# The folded program is DualPipeV with q ranks and m micro-batches as it stands. DualPipe with P = 2q and M = 2m has half-rank h
+# twice, as rank h and as rank P-1-h with the directions exchanged, and what a half-rank reads from itself at the turn (F1 from
+# F0, B0 from B1 on half-rank q-1) comes from the other copy of it. Giving both copies the folded start times meets every
+# constraint, since a mirrored block starts at the same time; and a folded path is one of DualPipe that changes sides at each
+# turn. So makespan, idle times and peaks are the same, as long as no hop between the two middle ranks takes time.
 
 _PAIRS = 2 * m - q - 2
 _OVERLAPPING = (F >= 0, I >= 0, W >= 0, FB >= F, FB >= I + W)
@@ -349,6 +355,33 @@ _SAID_DUALPIPE = {
     "idle": "(q-1)(FB-I-2W+max(I,W)) + max((q-1)F, (q-1)I-F) on the middle, less (q-2-h)(F+B-FB) on the others",
 }
 
+_EVEN_COSTS = (F >= I, F <= I, I >= W, I <= W, FB >= 2 * F, FB <= 2 * F, F >= 0)
+_MORE_PAIRS = 2 * m - 3 * q + h + 1
+_PAIRED = replace(
+    _dualpipe(
+        "dualpipe-paired",
+        {
+            "domain": "all even P and even M >= 2P; DualPipe whose middle ranks open step 4 with an overlapped pair too",
+            "costs": "F = I = W, FB = 2F, no hop time",
+            "makespan": "(2M + 3P/2 - 1)F",
+            "idle": "hF on the ranks with h = min(r, P-1-r)",
+            "peak": "P+1 on every rank",
+        },
+        "a change of arXiv:2412.19437, section 3.2.1",
+    ),
+    program=replace(
+        DUALPIPE,
+        name="dualpipe, paired",
+        loops=(*DUALPIPE.loops[:3], loop(DUALPIPE.loops[3].trips, "F0&B1", "F1&B0"), *DUALPIPE.loops[4:]),
+    ),
+    makespan=(Formula(3 * q - 1, q + 1, q + 1, 2 * m - q - 1),),
+    # Ties are broken towards F and FB; otherwise the critical paths at different sizes have different shapes.
+    probes=((1001, 1000, 1000, 2001),),
+    costs=_EVEN_COSTS,
+    regions=(Region("F = I = W, FB = 2F", _EVEN_COSTS, ((1, 1, 1, 2),), (0,)),),
+    parts=(_dualpipe_part("every rank", (), _MORE_PAIRS),),
+)
+
 THEORIES = (
     *_ONE_WAY,
     _dualpipe(
@@ -370,4 +403,6 @@ THEORIES = (
         },
         "deepseek-ai/DualPipe, README.md",
     ),
+    _PAIRED,
 )
+"""All of them; ``dualpipe`` and ``dualpipev`` are two readings of one program."""
