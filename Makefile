@@ -27,8 +27,8 @@ test-deep: $(VENV)/.installed-dev ## the same with many more random examples
 test-runtime: $(VENV)/.installed-torch ## schedules executed by torch on this machine
 	$(PYTEST) -m runtime $(ARGS)
 
-test-browser: $(VENV)/.installed-browser ## the report page in Chromium, where it and its driver are installed
-	$(PYTEST) -m browser tests/test_browser.py $(ARGS)
+test-browser: $(VENV)/.installed-browser ## report and served page in Chromium, where it and its driver are installed
+	$(PYTEST) -m browser tests/test_browser*.py $(ARGS)
 
 pictures: $(VENV)/.installed-dev ## draw docs/pictures anew
 	$(BIN)/python docs/draw.py

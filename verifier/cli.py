@@ -17,6 +17,7 @@ from verifier.commands.judging import compare, families, show, verify
 from verifier.commands.options import BROKEN_PIPE, DONE, INTERRUPTED, WRONG, examples
 from verifier.commands.proving import prove
 from verifier.commands.running import costs, run
+from verifier.commands.serving import serve
 from verifier.model import ScheduleError
 
 
@@ -93,5 +94,5 @@ def main(ctx: click.Context) -> int:
     return DONE
 
 
-for command in (families, show, verify, compare, export, prove, run, costs):
+for command in (families, show, verify, compare, export, prove, run, costs, serve):
     main.add_command(command)

@@ -1,0 +1,291 @@
+"""
+The served page without a browser: who may ask, what is refused, what a job answers, and that it can be stopped.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from starlette.testclient import TestClient
+
+from verifier.cli import main
+from verifier.formats import read
+from verifier.views.served import app, jobs, work
+from verifier.views.served.request import MAX_BODY, checked
+
+HOST = "127.0.0.1:8765"
+FAMILY = {"source": "family", "family": "1f1b", "ranks": 4, "microbatches": 8}
+HUNG = "import sys; [None for line in sys.stdin]"
+"""Stands in for work that does not end by itself."""
+
+
+@pytest.fixture
+def client():
+    with TestClient(app.application([HOST]), base_url=f"http://{HOST}", raise_server_exceptions=False) as started:
+        yield started
+
+
+def ended(client, written, seconds=30):
+    """What became of a job."""
+    answer = client.post("/jobs", json=written)
+    assert answer.status_code == 201, answer.text
+    return waited(client, answer.json()["job"], seconds)
+
+
+def waited(client, name, seconds=30):
+    until = time.monotonic() + seconds
+    while (job := client.get(f"/jobs/{name}").json())["state"] == "running":
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return job
+
+
+@pytest.fixture
+def hangs(monkeypatch):
+    """Jobs that do nothing until they are ended."""
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-c", HUNG))
+
+
+# ---------------------------------------- who may ask
+
+
+@pytest.mark.parametrize("host", ["evil.example:8765", "127.0.0.1", "127.0.0.1:80", "127.0.0.1:8765.evil.example", ""])
+def test_foreign_names_are_refused(client, host):
+    for method, path in (("GET", "/"), ("POST", "/jobs"), ("GET", "/serve.js")):
+        assert client.request(method, path, headers={"host": host}).status_code == 421
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:8765", "http://127.0.0.1:8000", ""])
+def test_foreign_pages_are_refused(client, origin):
+    assert client.post("/jobs", json=FAMILY, headers={"origin": origin}).status_code == 403
+    assert client.delete("/jobs/x", headers={"origin": origin}).status_code == 403
+
+
+def test_the_own_page_may_ask(client, hangs):
+    assert client.post("/jobs", json=FAMILY, headers={"origin": f"http://{HOST}"}).status_code == 201
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+def test_what_a_foreign_form_can_send_is_refused(client, kind):
+    assert client.post("/jobs", content=json.dumps(FAMILY), headers={"content-type": kind}).status_code == 415
+
+
+def test_every_answer_carries_the_policy(client):
+    for path in ("/", "/serve.js", "/nowhere", "/jobs/x"):
+        headers = client.get(path).headers
+        assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+        assert "unsafe" not in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert client.get("/", headers={"host": "evil.example"}).headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/jobs/x", "/jobs/x/json", "/serve.html", "/../pyproject.toml", "/%2e%2e/pyproject.toml"])
+def test_unknown_paths(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert answer.json()["error"]
+
+
+# ---------------------------------------- what may be asked
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({**FAMILY, "ranks": 10**9}, "ranks: expected a whole number from 1 to 256, got 1000000000"),
+        ({**FAMILY, "ranks": 0}, "ranks: expected"),
+        ({**FAMILY, "ranks": True}, "ranks: expected"),
+        ({**FAMILY, "ranks": "4"}, "ranks: expected"),
+        ({**FAMILY, "ranks": 2.5}, "ranks: expected"),
+        ({**FAMILY, "ranks": 256, "microbatches": 100_000}, "more than 100000 ops"),
+        ({**FAMILY, "family": "interleaved", "stages_per_rank": 64, "microbatches": 1000}, "more than 100000 ops"),
+        ({**FAMILY, "family": "dualpip"}, "family: expected"),
+        ({**FAMILY, "family": "/etc/passwd"}, "family: expected"),
+        ({**FAMILY, "microbatches": None}, "microbatches: missing"),
+        ({**FAMILY, "costs": "F" * 10_001}, "costs: longer"),
+        ({**FAMILY, "messages": ["telepathy"]}, "messages: expected"),
+        ({**FAMILY, "messages": [["rank"]]}, "messages: expected"),
+        ({**FAMILY, "text": "0F0"}, "text: family knows no such value"),
+        ({**FAMILY, "<b>": 1}, "<b>: family knows no such value"),
+        ({"source": "file", "path": "/etc/passwd"}, "source: expected"),
+        ({"source": ["family"]}, "source: expected"),
+        ({"source": "pasted"}, "text: missing"),
+        ([], "source: expected"),
+    ],
+)
+def test_bad_requests_are_refused_before_any_work(client, written, said):
+    answer = client.post("/jobs", json=written)
+    assert answer.status_code == 400
+    assert said in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", ["", "{", "[" * 100_000, b"\xff", '{"source": ' + "9" * 10_000 + "}"])
+def test_what_is_no_json_is_refused(client, body):
+    assert client.post("/jobs", content=body, headers={"content-type": "application/json"}).status_code == 400
+
+
+def test_a_whole_number_of_thousands_of_digits_is_refused(client):
+    body = json.dumps(FAMILY).replace("8", "9" * 4000)
+    answer = client.post("/jobs", content=body, headers={"content-type": "application/json"})
+    assert (answer.status_code, "a number too large" in answer.text) == (400, True)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_body_too_large_is_refused(client, announced):
+    part = b" " * (MAX_BODY // 2)
+    body = part * 3 if announced else iter([part] * 3)
+    answer = client.post("/jobs", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 413
+
+
+def test_only_so_many_jobs_at_a_time(client, hangs):
+    started = [client.post("/jobs", json=FAMILY).json()["job"] for _ in range(jobs.RUNNING)]
+    answer = client.post("/jobs", json=FAMILY)
+    assert (answer.status_code, "wait for one or cancel it" in answer.json()["error"]) == (429, True)
+    client.delete(f"/jobs/{started[0]}")
+    assert waited(client, started[0])["state"] == "cancelled"
+    assert client.post("/jobs", json=FAMILY).status_code == 201
+
+
+def test_old_jobs_are_forgotten(client, monkeypatch):
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", """print('{"error": "none"}')"""))
+    monkeypatch.setattr(jobs, "KEPT", 3)
+    names = [ended(client, FAMILY)["job"] for _ in range(5)]
+    assert [client.get(f"/jobs/{name}").status_code for name in names] == [404, 404, 200, 200, 200]
+
+
+def test_work_that_takes_too_long_is_ended(client, hangs, monkeypatch):
+    monkeypatch.setattr("verifier.views.served.request.Request.seconds", 0.2)
+    job = ended(client, FAMILY)
+    assert job["state"] == "failed"
+    assert "took longer than" in job["error"]
+
+
+def test_a_job_without_an_answer_has_failed(client, monkeypatch):
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", "pass"))
+    job = ended(client, FAMILY)
+    assert job["state"] == "failed"
+    assert "without an answer" in job["error"]
+
+
+# ---------------------------------------- what is answered
+
+
+def test_a_family_is_judged_and_its_files_can_be_had(client):
+    job = ended(client, {**FAMILY, "family": "dualpipe", "costs": "F=2,hop=1/2", "activations": "9", "messages": ["rank"]})
+    verdict = job["verdict"]
+    assert (job["state"], verdict["status"], verdict["ranks"]) == ("done", "proved", 4)
+    assert verdict["properties"]["messages"]["models"]["rank"]["status"] == "proved"
+    assert job["files"] == ["json", "messages", "trace", "verdict", "report"]
+    assert "torch-comms-csv" in job["refused"]["csv"]
+    files = {name: client.get(f"/jobs/{job['job']}/{name}") for name in job["files"]}
+    assert files["json"].headers["content-disposition"] == 'attachment; filename="schedule.json"'
+    again = read(files["json"].content, "downloaded")
+    assert again.schedule.name == "dualpipe P=4 M=8"
+    assert again.costs is not None
+    assert files["trace"].json()["traceEvents"]
+    assert files["verdict"].json() == verdict
+    assert read(files["messages"].content, "downloaded", copies=2).program
+    assert "sandbox allow-scripts" in files["report"].headers["content-security-policy"]
+    assert "content-disposition" not in files["report"].headers
+    assert client.get(f"/jobs/{job['job']}/report?download").headers["content-disposition"].startswith("attachment")
+
+
+def answered(text, **more):
+    return work.answer(checked({"source": "pasted", "text": text, **more}), print)
+
+
+def marked(table):
+    return [
+        (row["rank"], table["first"] + column) for row in table["rows"] for column, cell in enumerate(row["cells"]) if cell[1]
+    ]
+
+
+def test_a_malformed_cell_is_marked_where_it_is():
+    found = answered("0F0,0B0\n\n1F0,1b0\n")
+    assert found["error"].startswith('pasted: rank 1, column 1: "1b0" is not a cell')
+    assert marked(found["table"]) == [(1, 1)]
+    assert [cell[0] for cell in found["table"]["rows"][1]["cells"]] == ["1F0", "1b0"]
+
+
+def test_a_malformed_token_of_json_is_marked():
+    written = {"format": "pipeline-schedule/1", "name": "x", "ranks": 1, "placement": [[0]], "microbatches": [1]}
+    found = answered(json.dumps({**written, "order": [["0F0", "0X0"]]}))
+    assert marked(found["table"]) == [(0, 1)]
+
+
+def test_a_refuted_table_is_marked_where_it_is_wrong():
+    text = Path(__file__).parent.joinpath("data/cases/derived__dualpipev_W_before_I.csv").read_text()
+    result = answered(text)["result"]
+    witness = result["verdict"]["properties"]["dependencies"]["witness"][0]
+    assert (witness["rank"], witness["cell"]) in marked(result["table"])
+
+
+def test_limits_mark_the_cell_that_breaks_them():
+    result = answered("0F0,,0F1,0B0,0B1", activations="1")["result"]
+    assert marked(result["table"]) == [(0, 2)]
+
+
+def test_a_large_table_is_shown_around_the_mark():
+    row = [f"0F{number}" for number in range(300)]
+    found = answered(",".join([*row[:200], "oops", *row[200:]]))
+    assert len(found["table"]["rows"][0]["cells"]) < 50
+    assert marked(found["table"]) == [(0, 200)]
+    assert not found["table"]["all"]
+
+
+@pytest.mark.parametrize("costs", ["specs/dualpipe-unequal-costs.toml", "/etc/passwd", "pyproject.toml", ".", "F=1.toml"])
+def test_costs_never_name_a_file(costs):
+    assert answered("0F0,0B0", costs=costs)["error"].startswith("costs")
+
+
+@pytest.mark.parametrize("text", ["0F99999999", "0F3333333,0B3333333", "\0", "{}", "[", "[schedule]\nfile = '/etc/passwd'\n"])
+def test_pasted_nonsense_is_an_error(text):
+    assert answered(text)["error"]
+
+
+def test_the_process_takes_no_more_memory_than_it_may():
+    text = "from verifier.views.served import work; work.confine(); bytearray(5 * 2**30)"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert "MemoryError" in done.stderr
+
+
+def test_the_process_ends_when_nobody_listens():
+    with subprocess.Popen(jobs.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        large = {"source": "family", "family": "1f1b", "ranks": 32, "microbatches": 500}
+        child.stdin.write(json.dumps(large).encode() + b"\n")
+        child.stdin.close()
+        begin = time.monotonic()
+        assert child.wait(10) in (0, 1)
+        assert time.monotonic() - begin < 10
+
+
+# ---------------------------------------- the command
+
+
+def test_the_command_serves_and_ends_with_an_interrupt():
+    command = [sys.executable, "-m", "verifier", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}) as server:
+        try:
+            address = server.stdout.readline().strip()
+            assert address.startswith("http://127.0.0.1:")
+            with urllib.request.urlopen(address, timeout=10) as answer:
+                assert b"Pipeline schedules" in answer.read()
+        finally:
+            server.send_signal(2)
+        assert server.wait(10) == 130
+
+
+def test_a_port_in_use_is_said_in_one_line():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = CliRunner().invoke(main, ["serve", "--port", str(taken.getsockname()[1])])
+    assert done.exit_code == 2
+    assert "address already in use; choose another" in done.stderr

@@ -1,0 +1,159 @@
+"""
+Jobs: a few child processes at a time, each with a deadline, each to be stopped by whoever holds its name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import secrets
+import signal
+import sys
+from dataclasses import dataclass, field
+from time import monotonic
+from typing import Any
+
+from verifier.model import ScheduleError
+from verifier.views.served.request import Request
+
+COMMAND = (sys.executable, "-P", "-m", "verifier.views.served.work")
+"""What a job runs."""
+RUNNING = 2
+"""Jobs at a time."""
+KEPT = 16
+"""Finished jobs whose files can still be had."""
+LINE = 256 * 2**20
+"""Bytes of the longest answer."""
+GRACE = 3.0
+"""Seconds in which a job that was asked to stop may still hand over what it has."""
+
+
+class BusyError(ScheduleError):
+    """Too many jobs at a time."""
+
+
+@dataclass
+class Job:
+    """
+    One request and what became of it.
+
+    Attributes
+    ----------
+    state
+        ``running``, ``done``, ``failed`` (see ``error``) or ``cancelled``.
+    progress
+        What the work last told of itself.
+    result
+        What :func:`verifier.views.served.work.answer` found.
+    """
+
+    request: Request
+    name: str = field(default_factory=lambda: secrets.token_urlsafe(16))
+    state: str = "running"
+    progress: dict[str, Any] = field(default_factory=dict)
+    result: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    began: float = field(default_factory=monotonic)
+    seconds: float = 0.0
+    stopping: bool = False
+    process: asyncio.subprocess.Process | None = None
+    task: asyncio.Task[None] | None = None
+
+    def as_json(self) -> dict[str, object]:
+        """What the page is told; files are asked for one by one."""
+        seconds = self.seconds or monotonic() - self.began
+        written: dict[str, object] = {"job": self.name, "state": self.state, "seconds": round(seconds, 1)}
+        if self.state == "running":
+            return {**written, "progress": self.progress, "stopping": self.stopping}
+        result = {key: value for key, value in self.result.items() if key != "files"}
+        return {**written, "error": self.error, **result, "files": list(self.result.get("files", ()))}
+
+
+class Jobs:
+    """All jobs of a server."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, Job] = {}
+
+    def __getitem__(self, name: str) -> Job:
+        return self._all[name]
+
+    def start(self, request: Request) -> Job:
+        """
+        Begin a job.
+
+        Raises
+        ------
+        BusyError
+            If :data:`RUNNING` of them are under way.
+        """
+        if sum(job.state == "running" for job in self._all.values()) >= RUNNING:
+            raise BusyError(f"{RUNNING} jobs are running, the limit; wait for one or cancel it")
+        for job in [job for job in self._all.values() if job.state != "running"][: -KEPT + 1]:
+            del self._all[job.name]
+        job = Job(request)
+        self._all[job.name] = job
+        job.task = asyncio.create_task(self._follow(job))
+        return job
+
+    def stop(self, job: Job) -> None:
+        """Ask a job to end; what a search has found until then is kept if it hands it over at once."""
+        if job.state == "running" and not job.stopping:
+            job.stopping = True
+            _signal(job, signal.SIGINT if job.request.source == "synthesis" else signal.SIGKILL)
+            asyncio.get_running_loop().call_later(GRACE, _signal, job, signal.SIGKILL)
+
+    async def close(self) -> None:
+        """End all jobs at once."""
+        tasks = [job.task for job in self._all.values() if job.task and not job.task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, job: Job) -> None:
+        """Start the process, and listen to it until it ends or its time is up."""
+        try:
+            async with asyncio.timeout(job.request.seconds):
+                await self._listen(job)
+        except TimeoutError:
+            job.state, job.error = "failed", f"took longer than {job.request.seconds} s, the limit; the command line has none"
+        finally:
+            _signal(job, signal.SIGKILL)
+            if job.process is not None:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await job.process.wait()
+            job.seconds = monotonic() - job.began
+
+    async def _listen(self, job: Job) -> None:
+        job.process = process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=LINE,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            process.stdin.write(json.dumps({"source": job.request.source, **job.request.given}).encode() + b"\n")
+            await process.stdin.drain()
+        while line := await process.stdout.readline():
+            told = json.loads(line)
+            if "progress" in told:
+                job.progress = told["progress"]
+                continue
+            job.error = told.get("error", "")
+            job.result = told.get("result") or {"table": told.get("table")}
+            job.state = "failed" if job.error else "done"
+        if job.state == "running":
+            job.state = "cancelled" if job.stopping else "failed"
+            job.error = "" if job.stopping else "the work ended without an answer; the terminal of the server says more"
+
+
+def _signal(job: Job, number: signal.Signals) -> None:
+    """Send a signal to a job's process and all that it started."""
+    if job.process is not None and job.process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.process.pid, number)
