@@ -122,7 +122,7 @@ def is_the_idle_time(theory: Theory) -> bool:
     --------
     >>> from verifier.theorems.theories import THEORIES
     >>> {theory.name: is_the_idle_time(theory) for theory in THEORIES if theory.name in ("1f1b", "zb1p", "dualpipe")}
-    {'1f1b': True, 'zb1p': True, 'dualpipe': False}
+    {'1f1b': True, 'zb1p': False, 'dualpipe': False}
     """
     formulas = {formula for each in idle_formulas(theory).values() for formula in each}
     return len(formulas) == 1 and all(_agree(theory, formula) for formula in formulas)
