@@ -1,0 +1,230 @@
+"""CP-SAT and Z3 answer the same questions: against one another, with and without what is implied, and against known optima."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.questions import COLUMNS, bidirectional, least, questions, upper
+from verifier.costs import CostModel
+from verifier.families import build_family, placement
+from verifier.model import Block, Limits, Problem, Schedule
+from verifier.search.strings import fits_mirror
+from verifier.solvers import cpsat, synthesis_smt
+from verifier.solvers.choices import Choices
+from verifier.solvers.encoding import Encoding
+from verifier.solvers.questions import Answer, Question, ReplayError, believed, measure, refusal
+from verifier.solvers.race import Stop, race
+
+SOLVERS = {"CP-SAT": cpsat.ask, "Z3": synthesis_smt.ask}
+
+
+def one_copy(horizon: int, cap: int | None = None, **written: object) -> Question:
+    return Question(Problem(placement("sequential", 4), (8,)), CostModel.of(), Limits(cap), horizon, **written)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("cap", "optimum"), [(1, 72), (3, 31), (4, 27)])
+def test_optima_of_one_copy(solver, cap, optimum):
+    assert SOLVERS[solver](one_copy(optimum, cap)).status == "sat"
+    assert SOLVERS[solver](one_copy(optimum - 1, cap)).status == "unsat"
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize(("column", "optimum"), [(0, 25), (1, 42), (2, 47)])
+def test_optima_of_two_copies(solver, column, optimum):
+    question = Question(bidirectional(4), CostModel.of(**COLUMNS[column]), Limits(5), optimum, mirrored=True)
+    answer = SOLVERS[solver](question)
+    assert answer.status == "sat"
+    assert measure(answer.schedule, question.costs, "makespan") <= optimum
+    assert SOLVERS[solver](replace(question, horizon=optimum - 1)).status == "unsat"
+
+
+def test_symmetry_can_lose_where_pairs_are_short():
+    question = Question(bidirectional(2, 4), CostModel.of(F=1, I=3, W=9, FB=1), Limits(), 23)
+    assert cpsat.ask(question).status == "sat"
+    assert cpsat.ask(replace(question, mirrored=True, horizon=27)).status == "unsat"
+    assert synthesis_smt.ask(replace(question, mirrored=True, horizon=28)).status == "sat"
+
+
+def test_pairs_of_one_direction_can_win():
+    question = Question(bidirectional(4), CostModel.of(**COLUMNS[2]), Limits(4), 48, mirrored=True)
+    assert cpsat.ask(question).status == "unsat"
+    assert cpsat.ask(replace(question, pairs="any")).status == "sat"
+
+
+@settings(max_examples=15)
+@given(questions(max_work=8), st.booleans())
+def test_solvers_agree(question, mirrored):
+    if mirrored and fits_mirror(question.problem, question.costs, question.limits):
+        question = replace(question, mirrored=True)
+    optimum = least(question)
+    if optimum is not None:
+        for horizon, expected in ((optimum, "sat"), (optimum - question.grain, "unsat")):
+            for ask in SOLVERS.values():
+                answer = ask(replace(question, horizon=horizon), seconds=5)
+                assert answer.status in (expected, "unknown"), answer
+
+
+@settings(max_examples=10)
+@given(questions(max_work=4))
+def test_first_in_first_out_loses_nothing(question):
+    optimum = least(question)
+    free = replace(question, fifo=False)
+    if optimum is not None:
+        for ask in SOLVERS.values():
+            assert ask(replace(free, horizon=optimum), seconds=5).status in ("sat", "unknown")
+            assert ask(replace(free, horizon=optimum - question.grain), seconds=5).status in ("unsat", "unknown")
+
+
+@settings(max_examples=10)
+@given(questions(max_work=8))
+def test_what_is_implied_changes_no_answer(question):
+    optimum = least(question)
+    if optimum is not None:
+        for ask in SOLVERS.values():
+            assert ask(replace(question, horizon=optimum), seconds=5, implied=False).status in ("sat", "unknown")
+            below = replace(question, horizon=optimum - question.grain)
+            assert ask(below, seconds=5, implied=True).status in ("unsat", "unknown")
+
+
+@pytest.mark.parametrize(("cap", "optimum"), [(4, 27), (6, 25), (8, 24)])
+def test_span_objective(cap, optimum):
+    question = one_copy(optimum, cap, objective="span-idle")
+    answer = cpsat.ask(question)
+    assert answer.status == "sat"
+    assert measure(answer.schedule, question.costs, "span-idle") <= optimum
+    assert synthesis_smt.ask(question).status == "unknown"
+
+
+def test_the_span_of_an_order_is_over_all_its_timelines():
+    schedule = build_family("zb2p", 4, 8)
+    assert measure(schedule, CostModel.of(), "span-idle") == 24
+    assert measure(schedule, CostModel.of(), "makespan") == 27
+
+
+def test_a_hint_is_a_schedule_like_any_other():
+    schedule = build_family("dualpipe", 4, 8)
+    question = Question(schedule.problem, CostModel.of(), Limits(5), 26, mirrored=True)
+    assert cpsat.ask(question, hint=schedule).status == "sat"
+
+
+def test_time_out_is_unknown():
+    question = Question(bidirectional(8), CostModel.of(**COLUMNS[3]), Limits(9), 495, mirrored=True)
+    assert cpsat.ask(question, seconds=0.01).status == "unknown"
+    assert synthesis_smt.ask(question, seconds=0.01).reason == "too many clauses for the time"
+
+
+def test_a_schedule_that_replay_refuses_is_not_believed():
+    schedule = build_family("1f1b", 2, 3)
+    question = Question(schedule.problem, CostModel.of(), Limits(1), 12)
+    with pytest.raises(ReplayError, match="the limit is 1"):
+        believed(question, schedule, "nobody", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"blocks": ("F", "I", "W")}, "a block of kind B"),
+        ({"horizon": 11}, "needs 12 ticks"),
+        ({"problem": Problem(((0, 1),), (4,))}, "another problem"),
+    ],
+)
+def test_refusals_say_why(change, said):
+    schedule = build_family("1f1b", 2, 3)
+    question = replace(Question(schedule.problem, CostModel.of(), Limits(), 12), **change)
+    assert said in refusal(question, schedule)
+
+
+def test_pairs_of_one_direction_are_refused_unless_asked_for():
+    problem = Problem(((0,),), (2,))
+    schedule = Schedule(problem, (tuple(map(Block.parse, ["0F0", "(0F1;0B0)", "0B1"])),))
+    question = Question(problem, CostModel.of(), Limits(), 6)
+    assert "of one direction" in refusal(question, schedule)
+    assert refusal(replace(question, pairs="any"), schedule) is None
+
+
+def test_clauses_are_written_as_dimacs():
+    encoding = Encoding(Choices(one_copy(12, 2)))
+    first, *rest = encoding.dimacs().splitlines()
+    assert first == f"p cnf {len(encoding.names)} {len(rest)}"
+    assert all(line.endswith(" 0") for line in rest)
+
+
+# ---------------------------------------------------------------------------------------------------- the claim as text
+
+SMALL_CLAIMS = [
+    Question(Problem(((0, 1),), (2,)), CostModel.of(), Limits(2), 7),
+    Question(Problem(((0, 1), (1, 0)), (1, 1)), CostModel.of(F=1, I=3, W=4, FB=1), Limits(3), 14),
+    Question(Problem(((0, 1, 1, 0),), (2,)), CostModel.of(F=2, I=1, W=1, FB=3, hop=1), Limits(3), 16),
+    Question(Problem(((0, 1),), (3,)), CostModel.of(release="1/2"), Limits(2), 11, blocks=("F", "I", "W")),
+]
+
+
+@pytest.mark.parametrize("question", SMALL_CLAIMS)
+def test_claims_are_confirmed_by_two_readers(question):
+    cvc5 = pytest.importorskip("cvc5")
+    best = least(question)
+    for horizon, expected in ((best, "sat"), (best - question.grain, "unsat")):
+        text = synthesis_smt.smtlib(replace(question, horizon=horizon))
+        assert _by_z3(text) == expected
+        assert _by_cvc5(cvc5, text) == expected
+
+
+def _by_z3(text: str) -> str:
+    import z3
+
+    solver = z3.Solver()
+    solver.from_string(text)
+    return str(solver.check())
+
+
+def _by_cvc5(cvc5, text: str) -> str:
+    solver = cvc5.Solver(cvc5.TermManager())
+    parser = cvc5.InputParser(solver)
+    parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "claim")
+    said = ""
+    while not (command := parser.nextCommand()).isNull():
+        said = command.invoke(solver, parser.getSymbolManager()) or said
+    return said.strip()
+
+
+# ----------------------------------------------------------------------------------------------------------- races
+
+
+def test_the_first_answer_stops_the_others():
+    from threading import Event
+
+    asleep = Event()
+
+    def slow(stop: Stop) -> Answer:
+        stop.calls(asleep.set)
+        asleep.wait(10)
+        return Answer("unknown", "slow", 0.0)
+
+    assert race([slow, lambda stop: Answer("sat", "quick", 0.0)]).who == "quick"
+    assert asleep.is_set()
+
+
+def test_a_solver_that_answers_in_time_runs_alone():
+    def never(stop: Stop) -> Answer:
+        raise AssertionError("was not to be started")
+
+    assert race([lambda stop: Answer("unsat", "quick", 0.0), never], stagger=5.0).who == "quick"
+
+
+def test_errors_of_a_solver_are_raised():
+    def wrong(stop: Stop) -> Answer:
+        raise ReplayError("no")
+
+    with pytest.raises(ReplayError):
+        race([wrong])
+
+
+def test_nobody_knows():
+    assert race([lambda stop: Answer("unknown", "nobody", 0.0)] * 2).status == "unknown"
+
+
+def test_plain_upper_bound_is_one_microbatch_after_the_other():
+    assert upper(one_copy(0)) == 72
