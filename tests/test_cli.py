@@ -471,3 +471,28 @@ def test_an_export_that_its_target_could_not_run_is_refused(tmp_path):
     assert "dualpipe: expected stage s of direction 0 on rank s" in complaint(
         "export", "zbv", "-P", 2, "-M", 4, "--to", "dualpipe-table"
     )
+
+
+def test_an_export_is_extended_where_its_bubble_is_constant(tmp_path):
+    path = tmp_path / "longer.json"
+    assert result("export", TABLE, "--extend-to", 24, "--to", "json", "-o", path) == ""
+    short, long = (json.loads(result("verify", file, "--json", "--solver", "replay")) for file in (TABLE, path))
+    assert (long["status"], long["microbatches"], long["idle"]) == ("proved", 24, short["idle"])
+    written = result("export", "dualpipe", "-P", 4, "-M", 8, "--extend-to", 40, "--to", "torch-comms-csv")
+    assert written == result("export", "dualpipe", "-P", 4, "-M", 40, "--to", "torch-comms-csv")
+
+
+def test_an_extension_that_is_not_proved_is_refused(tmp_path):
+    export = ("export", "1f1b", "-P", 4, "-M", 8, "--to", "json")
+    assert "adds 3/2 to the idle time of rank 0" in complaint(*export, "--extend-to", 16, "--costs", "F=10,I=10,W=10,hop=1")
+    assert "expected 8 or 1, 2, ... more" in complaint(*export, "--extend-to", 7)
+    assert "the limit" in complaint(*export, "--extend-to", 10**15)
+    assert "export --extend-to N --to json first" in complaint(*export[:-1], "html", "--extend-to", 16)
+
+
+def test_an_extension_leaves_the_messages_of_its_source_out(tmp_path):
+    path = tmp_path / "program.json"
+    result("export", "1f1b", "-P", 2, "-M", 6, "--to", "program", "-o", path)
+    ended = run("export", path, "--extend-to", 9, "--to", "program")
+    assert ended.stderr.startswith("the source's messages are for its own micro-batches")
+    assert "0SEND_F8" in ended.stdout

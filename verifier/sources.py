@@ -126,6 +126,28 @@ def judged_under(
     return replace(priced, limits=None if limits == Limits() else limits)
 
 
+def lengthened(source: Source, microbatches: int) -> Source:
+    """
+    The source for more micro-batches, by more rounds of what repeats in it; its bubble stays the same.
+
+    Claims, times and messages of the source are about its own size, and are left out.
+
+    Raises
+    ------
+    ScheduleError
+        As :func:`verifier.theorems.bubble.extended`.
+
+    Examples
+    --------
+    >>> lengthened(open_source("dualpipe", ranks=4, microbatches=8), 1000).schedule.name
+    'dualpipe P=4 M=8, extended to M=1000'
+    """
+    from verifier.theorems.bubble import extended
+
+    schedule = extended(source.schedule, microbatches, source.costs)
+    return replace(source, schedule=schedule, start=None, claims={}, certificate=None, program=None)
+
+
 def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto") -> Report:
     """
     The verdict on a source under all that it says: its costs, limits, times and claims.
@@ -133,13 +155,18 @@ def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto")
     Parameters
     ----------
     models, solver
-        As in :func:`verifier.verify.verify`.
+        As in :func:`verifier.verify.verify`; a source with messages of its own is judged under ``tagged`` if none is named.
 
     Examples
     --------
     >>> verdict(open_source("specs/chimera-p4-m4.toml")).status
     'proved'
     """
+    notes = source.notes
+    if source.program is not None and not models:
+        # Every model needs what `tagged` asks for, so a file with messages is never judged without.
+        models = ("tagged",)
+        notes += ("the messages were judged under tagged alone, which every other model includes; see --messages",)
     return verify(
         source.schedule,
         source.costs,
@@ -150,7 +177,7 @@ def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto")
         models=models,
         program=source.program,
         solver=solver,
-        notes=source.notes,
+        notes=notes,
     )
 
 

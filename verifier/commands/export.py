@@ -79,12 +79,19 @@ EXPORTERS: dict[str, Callable[[Source], str]] = {
         "verifier export dualpipev -P 4 -M 10 --to torch-csv -o schedule.csv",
         "verifier export dualpipe -P 8 -M 20 --to svg --memory -o dualpipe.svg",
         "verifier export dualpipe 1f1b zbv -P 8 -M 20 --to html -o compared.html",
+        "verifier export order.json --extend-to 256 --to torch-csv -o longer.csv",
     )
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @source_options
 @costs_option
 @click.option("--to", "target", required=True, type=click.Choice([*EXPORTERS, *PICTURES, "html"]), help="The format to write.")
+@click.option(
+    "--extend-to",
+    type=int,
+    metavar="N",
+    help="The same schedule for N micro-batches: what repeats in it runs more often, where that is proved to add no idle time.",
+)
 @click.option("--theme", type=click.Choice(["light", "dark"]), help="Of a picture (default light).")
 @click.option("--memory", is_flag=True, help="Draw the live activations of every rank into a picture.")
 @click.option(
@@ -97,6 +104,7 @@ def export(
     sources: tuple[str, ...],
     costs: str | None,
     target: str,
+    extend_to: int | None,
     theme: str | None,
     memory: bool,
     per: str | None,
@@ -111,16 +119,24 @@ def export(
     with the file is said on standard error.
     """
     from verifier.formats.notes import notes
-    from verifier.sources import judged_under, open_source
+    from verifier.sources import judged_under, lengthened, open_source
 
     if target not in PICTURES and (theme or memory):
         raise ScheduleError(f"{target}: --theme and --memory are for pictures: {', '.join(PICTURES)}")
     if target == "html":
+        if extend_to is not None:
+            raise ScheduleError(
+                "html: takes no --extend-to; export --extend-to N --to json first, and then that file --to html"
+            )
         _write(page(sources, costs, per, given), target, output)
         return DONE
     if len(sources) > 1 or per:
         raise ScheduleError(f"{target}: expected one SOURCE; html compares several, and --per says how")
     subject = judged_under(open_source(sources[0], **given), costs=costs)
+    if extend_to is not None:
+        if subject.program is not None:
+            click.echo("the source's messages are for its own micro-batches, and were left out", err=True)
+        subject = lengthened(subject, extend_to)
     if target in PICTURES:
         _write(picture(subject, target, theme or "light", memory), target, output)
         return DONE

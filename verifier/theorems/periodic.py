@@ -92,12 +92,12 @@ def insert_kernels(split: Split, periods: int) -> Schedule:
     if periods < 0:
         raise ScheduleError(f"{split.schedule.name}: {periods} kernel periods more; expected at least 0")
     schedule, order = split.schedule, []
+    counts = tuple(count + periods * split.period for count in schedule.problem.microbatches)
+    problem = Problem(schedule.problem.placement, counts)  # first, since it refuses what is too large
     for row, (start, end) in zip(schedule.order, split.windows, strict=True):
         copies = (_shifted(block, j * split.period) for j in range(1, periods + 1) for block in row[start:end])
         rest = (_shifted(block, periods * split.period) for block in row[end:])
         order.append((*row[:end], *copies, *rest))
-    counts = tuple(count + periods * split.period for count in schedule.problem.microbatches)
-    problem = Problem(schedule.problem.placement, counts)
     plural = "period" if periods == 1 else "periods"
     name = f"{schedule.name}, {periods} kernel {plural} more" if periods else schedule.name
     return Schedule(problem, tuple(order), name)
