@@ -181,11 +181,11 @@ def test_compare_per_stage():
 
 def test_compare_keeps_the_rows_that_it_can_have():
     words = ("compare", "chimera", "1f1b", TABLE, "interleaved", "-P", 4, "-M", 9, "--stages-per-rank", 3)
-    found = json.loads(result(*words, "--json"))["schedules"]
+    found = json.loads(result(*words, "--json", code=1))["schedules"]
     assert "multiple of P" in found[0]["refused"]
     assert found[1]["makespan"] == 36
     assert "refuted: micro-batch 8 of 9 missing" in found[2]["refused"]
-    assert "chimera: M = 9 micro-batches" in result(*words)
+    assert "chimera: M = 9 micro-batches" in result(*words, code=1)
     assert "multiple of P" in complaint("compare", "chimera", "-P", 4, "-M", 9)
     assert run("compare", "chimera", "-P", 4, "-M", 9, "--json").exit_code == 2
 
@@ -258,7 +258,7 @@ def test_export_draws_pictures_and_traces(tmp_path):
         ("1f1b -P 4 -M 8 --costs F=-1", "costs.F: expected a number that is not negative, got -1"),
         ("1f1b -P 4 -M 8 --costs F=NaN", 'costs.F: expected a number such as 3, 2.5 or "5/2", got "NaN"'),
         ("1f1b -P 4 -M 8 --costs F=Infinity", "costs.F: expected a number"),
-        ("1f1b -P 4 -M 8 --costs F=1e999999999", "costs.F: expected a number"),
+        ("1f1b -P 4 -M 8 --costs F=1e999999999", "costs.F: expected at most 18 digits"),
         ("1f1b -P 4 -M 8 --costs F=1/999999999999999989,I=1/999999999999999877", "common denominator"),
         ("1f1b -P 4 -M 8 --costs F=0,I=0,W=0", "every op takes no time"),
         ("1f1b -P 4 -M 8 --costs cls=3", "costs.cls: unknown key"),
@@ -496,3 +496,42 @@ def test_an_extension_leaves_the_messages_of_its_source_out(tmp_path):
     ended = run("export", path, "--extend-to", 9, "--to", "program")
     assert ended.stderr.startswith("the source's messages are for its own micro-batches")
     assert "0SEND_F8" in ended.stdout
+
+
+def test_a_file_with_messages_is_never_judged_without_them(tmp_path):
+    text = (DATA / "cases/derived__P2V2_same_peer_reordered_recv.csv").read_text()
+    path = tmp_path / "m.csv"
+    path.write_text(text.replace(",0RECV_B1,", ","))
+    assert "put 0RECV_B1 before it" in result("verify", path, code=1)
+    assert "judged under tagged alone" in result("verify", DATA / "torch/ScheduleDualPipeV_P2_M4.comms.csv")
+
+
+def test_names_of_torch_and_papers_are_understood():
+    for written, meant in (("1F1B", "1f1b"), ("ZB-H1", "zb1p"), ("ScheduleZBVZeroBubble", "zbv"), ("DualPipeV", "dualpipev")):
+        assert f"did you mean '{meant}'" in complaint("verify", written, "-P", 4, "-M", 8)
+
+
+def test_microbatches_must_agree_with_the_spec(tmp_path):
+    spec = tmp_path / "p.toml"
+    spec.write_text("[problem]\nplacement = [[0, 1]]\nranks = 2\nmicrobatches = 2\n")
+    table = tmp_path / "ok.csv"
+    table.write_text("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    result("verify", table, "--spec", spec, "-M", 2)
+    assert "says 2 micro-batches" in complaint("verify", table, "--spec", spec, "-M", 99)
+
+
+def test_a_comparison_with_a_row_missing_is_no_success():
+    assert "1f1b" in result("compare", "1f1b", "dualpipe", "-P", 3, "-M", 4, code=1)
+
+
+def test_names_cannot_command_the_terminal(tmp_path):
+    path = tmp_path / "s.json"
+    written = {"format": "pipeline-schedule/1", "name": "a\x1b[31m\nb", "ranks": 1, "placement": [[0]], "microbatches": [1]}
+    path.write_text(json.dumps({**written, "order": [["0F0", "0B0"]]}))
+    assert "\x1b" not in result("verify", path) + result("show", path) + result("compare", path)
+
+
+def test_a_closed_output_is_no_crash():
+    command = [sys.executable, "-m", "verifier", "verify", "1f1b", "-P", "2", "-M", "2"]
+    ended = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")

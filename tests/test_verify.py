@@ -190,7 +190,7 @@ def test_limits_may_differ_by_rank():
     assert verify(schedule, limits=Limits(activations=(4, 3, 2, 1))).status == "proved"
     report = verify(schedule, limits=Limits(activations=(4, 3, 1, 1), weights=(1, 1, 1, 0)))
     assert [witness.rank for witness in report.properties["activations"].witnesses] == [2]
-    assert witnesses(report, "weights") == ["rank 3 holds 1 weight copies (stages 3); the limit is 0"]
+    assert witnesses(report, "weights") == ["rank 3 holds 1 weight copy (stages 3); the limit is 0"]
     with pytest.raises(ScheduleError, match="expected one number or 4"):
         verify(schedule, limits=Limits(activations=(4, 3)))
 
@@ -239,3 +239,12 @@ def test_the_second_way_is_asked_while_it_is_quick():
     assert verify(large).properties["dependencies"].method == "replay"
     assert verify(small, solver="replay").waiting is None
     assert verify(small).waiting == (4, 4, 3, 2)
+
+
+def test_numbers_are_of_the_given_start_times_where_they_hold():
+    schedule = order_of("0F0 0B0", placement=((0,),))
+    late = verify(schedule, start=[[Fraction(0), Fraction(10)]], claims={"makespan": 12})
+    assert (late.status, late.as_json()["makespan"]) == ("proved", 12)
+    assert late.notes == ("numbers are of the given start times; at its earliest the order ends at 3",)
+    broken_times = verify(schedule, start=[[Fraction(0), Fraction(1, 2)]])
+    assert (broken_times.status, broken_times.as_json()["makespan"]) == ("refuted", 3)

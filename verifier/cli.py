@@ -26,6 +26,9 @@ class CommandLine(click.Group):
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
         """Run a command line, say in one line what is wrong with it, and exit."""
+        if sys.stdout is None or sys.stderr is None:
+            # A stream that was closed before we started is one that nobody reads.
+            sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
         try:
             code = super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:

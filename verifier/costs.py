@@ -174,6 +174,18 @@ class CostModel:
             found = self._ticks[key] = exactly.numerator
         return found
 
+    def share_of_parts(self, key: str) -> Fraction | None:
+        """
+        What a pair, such as ``FB``, takes as a share of its two parts run one after the other, where they differ by stage.
+
+        None where a pair has one duration, or a table of them.
+
+        >>> CostModel.of(F=[1, 2], FB=3).share_of_parts("FB")
+        Fraction(6, 7)
+        """
+        kind = "&".join(key)
+        return self._ratio(kind) if kind in PAIRS and kind in self.prices and not self._even_pair(kind) else None
+
     def prices_kind(self, kind: str) -> bool:
         """Whether a kind of block has a price."""
         return kind in self.prices

@@ -169,11 +169,17 @@ def placement(name: str, ranks: int, stages_per_rank: int = 2) -> Placement:
     return make(ranks, stages_per_rank)
 
 
+_OTHER_NAMES = {"zbh1": "zb1p", "zbh2": "zb2p", "zbvzerobubble": "zbv", "interleaved1f1b": "interleaved", "onef1b": "1f1b"}
+
+
 def _named(known: dict[str, _Entry], what: str, name: str) -> _Entry:
     """The entry of a registry, or an error that suggests what was meant."""
     if name in known:
         return known[name]
-    close = [f"'{match}'" for match in get_close_matches(name[:40], known, n=2)]
+    # Torch's classes and the papers write the same families in their own ways.
+    plain = name[:40].lower().removeprefix("schedule").replace("-", "").replace("_", "")
+    meant = _OTHER_NAMES.get(plain, plain)
+    close = [f"'{match}'" for match in ([meant] if meant in known else get_close_matches(meant, known, n=2))]
     hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(known)}"
     raise ScheduleError(f"unknown {what} {name[:40]!r}; {hint}")
 

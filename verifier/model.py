@@ -62,6 +62,10 @@ def exact(value: object, where: str) -> Fraction:
         text = value.strip() if isinstance(value, str) else repr(value)
         if isinstance(value, bool) or len(text) > 60 or not _NUMBER.fullmatch(text) or re.search(r"/0+$", text):
             shown = text if len(text) <= 40 else text[:37] + "..."
+            if re.fullmatch(r"-?\d+([./]\d+)?([eE][+-]?\d+)?", text, re.ASCII) and not re.search(r"/0+$", text):
+                raise ScheduleError(
+                    f'{where}: expected at most {MAX_DIGITS} digits in numerator and denominator, got "{shown}"'
+                )
             raise ScheduleError(f'{where}: expected a number such as 3, 2.5 or "5/2", got "{shown}"')
         number = Fraction(text)
     # The size first: a whole number of thousands of digits cannot even be printed.

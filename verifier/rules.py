@@ -371,8 +371,9 @@ def _weights(question: Question) -> Iterator[Witness]:
     for rank in range(problem.ranks):
         limit, held = question.limits.weights_on(rank), problem.stages_on(rank)
         if limit is not None and len(held) > limit:
+            noun = "copy" if len(held) == 1 else "copies"
             copies = ", ".join(f"{stage}{chr(39) * direction}" for direction, stage in held)
-            yield Witness(f"rank {rank} holds {len(held)} weight copies (stages {copies}); the limit is {limit}", rank)
+            yield Witness(f"rank {rank} holds {len(held)} weight {noun} (stages {copies}); the limit is {limit}", rank)
 
 
 def replication(problem: Problem) -> tuple[int, ...]:

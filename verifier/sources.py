@@ -4,6 +4,7 @@ What a SOURCE on the command line stands for: a family with its sizes, a spec, o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -70,12 +71,12 @@ def is_family(text: str) -> bool:
     """
     Whether a SOURCE names a family, perhaps one that does not exist, rather than a file.
 
-    >>> is_family("dualpipe"), is_family("dualpip"), is_family("./dualpipe"), is_family("order.csv")
+    >>> is_family("dualpipe"), is_family("ZB-H1"), is_family("./dualpipe"), is_family("order.csv")
     (True, True, False, False)
     """
     from verifier.families import FAMILIES
 
-    return text in FAMILIES or (text.isidentifier() and not Path(text).exists())
+    return text in FAMILIES or (re.fullmatch(r"[\w-]+", text) is not None and not Path(text).exists())
 
 
 def fitting(text: str, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from verifier import rules
 from verifier.costs import CostModel
-from verifier.model import Limits, Origin, Schedule, ScheduleError, Timeline, Witness, exact, plain
+from verifier.model import Limits, Origin, Schedule, ScheduleError, Timeline, Witness, exact, plain, shown
 from verifier.simulate import Simulation, simulate
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def verify(
         Activations and weight copies per rank; a rule without a limit is not asked.
     start
         ``start[rank][position]`` as the source gives them, in the unit of the costs. Then they are judged too: no overlap on a
-        rank, every dependency met.
+        rank, every dependency met. Where that holds, numbers and claims are about them, else about the earliest timeline.
     claims
         What the source says of itself (see :data:`NUMBERS`): one number, or one per rank. Other keys are no claims.
     suspicion
@@ -185,14 +185,20 @@ def verify(
     answers = _ask_z3(schedule, costs, limits, solver)
     question = rules.Question(schedule, costs, limits, simulation.timeline)
     _agree(simulation, question, answers)
+    dependencies, exclusive = _dependencies(question, simulation, given, answers), _exclusive(question, given)
+    if given is not None and dependencies.status == exclusive.status == "proved":
+        assert simulation.timeline is not None, "dependencies are proved"
+        earliest = simulation.timeline.makespan
+        notes = (*notes, f"numbers are of the given start times; at its earliest the order ends at {shown(earliest)}")
+        simulation = replace(simulation, timeline=given.timeline)
     complete = _judged(rules.broken(rules.RULES["complete"], question))
     if complete.witnesses and suspicion:
         complete = _judged((Witness(suspicion),))
     pairing = _judged(rules.broken(rules.RULES["pairing"], question), _method(answers and answers.pairing))
     properties = {
         "complete": complete,
-        "dependencies": _dependencies(question, simulation, given, answers),
-        "exclusive": _exclusive(question, given),
+        "dependencies": dependencies,
+        "exclusive": exclusive,
         "pairing": pairing,
         "activations": _activations(question, answers),
         "weights": NOT_ASKED if limits.weights is None else _judged(rules.broken(rules.RULES["weights"], question)),
@@ -373,7 +379,7 @@ def _given_timeline(schedule: Schedule, costs: CostModel, start: Sequence[Sequen
 
 
 def _claims(simulation: Simulation, claims: Mapping[str, object]) -> Property:
-    """Every claimed number against the simulated one."""
+    """Every claimed number against the one found."""
     claimed = {name: value for name, value in claims.items() if name in NUMBERS}
     if not claimed:
         return NOT_ASKED
@@ -382,9 +388,9 @@ def _claims(simulation: Simulation, claims: Mapping[str, object]) -> Property:
     for name, value in claimed.items():
         actual = found[name]
         if actual is None:
-            witnesses.append(Witness(f"claims.{name}: expected {_shown(value)}; no timeline exists"))
+            witnesses.append(Witness(f"claims.{name}: expected {_in_words(value)}; no timeline exists"))
         elif not _equal(value, actual, f"claims.{name}"):
-            witnesses.append(Witness(f"claims.{name}: expected {_shown(value)}, found {_shown(actual)}"))
+            witnesses.append(Witness(f"claims.{name}: expected {_in_words(value)}, found {_in_words(actual)}"))
     return _judged(witnesses)
 
 
@@ -396,9 +402,9 @@ def _equal(claimed: object, actual: object, where: str) -> bool:
     return not isinstance(claimed, (list, tuple)) and exact(claimed, where) == exact(actual, where)
 
 
-def _shown(value: object) -> str:
+def _in_words(value: object) -> str:
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_shown(item) for item in value) + "]"
+        return "[" + ", ".join(_in_words(item) for item in value) + "]"
     return str(value)
 
 

@@ -4,6 +4,7 @@ The commands that look at schedules and judge them: ``families``, ``show``, ``ve
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -67,11 +68,10 @@ def _family_json(family: Family) -> dict[str, object]:
 @json_option
 def show(source: str, costs: str | None, since: str | None, until: str | None, as_json: bool, **given: Any) -> int:
     """What every rank does when; makespan, idle time, peaks."""
-    from verifier.sources import judged_under, open_source
-    from verifier.verify import verify as judge
+    from verifier.sources import judged_under, open_source, verdict
 
     subject = judged_under(open_source(source, **given), costs=costs)
-    report = judge(subject.schedule, subject.costs, suspicion=subject.suspicion, solver="replay", notes=subject.notes)
+    report = verdict(replace(subject, limits=None, claims={}, program=None), solver="replay")
     if as_json:
         from verifier.measures import windows_json
         from verifier.verify import numbers
@@ -81,6 +81,8 @@ def show(source: str, costs: str | None, since: str | None, until: str | None, a
         from verifier.views.terminal import console, print_show
 
         stretch = [None if time is None else exact(time, name) for name, time in (("--from", since), ("--to", until))]
+        if None not in stretch and stretch[0] >= stretch[1]:  # type: ignore[operator]
+            raise ScheduleError(f"--from {since} --to {until}: expected a stretch of time that is not empty")
         print_show(console(), report, *stretch)
     return DONE if report.simulation.timeline else REFUTED
 
@@ -129,6 +131,9 @@ def verify(
 
     against = read_spec(spec) if spec is not None else None
     subject = judged_under(open_source(source, **given), spec=against, costs=costs, activations=activations, weights=weights)
+    declared = given["microbatches"]
+    if against and against.problem and declared not in (None, against.problem.total_microbatches):
+        raise ScheduleError(f"-M {declared}: {against.path} says {against.problem.total_microbatches} micro-batches; drop one")
     report = verdict(subject, models=models, solver=solver)
     if as_json:
         print_json(report.as_json())
@@ -151,7 +156,7 @@ def verify(
 )
 @json_option
 def compare(sources: tuple[str, ...], costs: str | None, per: str, as_json: bool, **given: Any) -> int:
-    """A table of schedules side by side."""
+    """A table of schedules side by side; exit code 1 where one of them has no row."""
     from verifier.compare import Refusal, Row
     from verifier.costs import CostModel
     from verifier.specs import read_costs
@@ -166,7 +171,8 @@ def compare(sources: tuple[str, ...], costs: str | None, per: str, as_json: bool
         print_comparison(console(), rows, model, per)
     else:
         raise ScheduleError("; ".join(row.reason for row in rows if isinstance(row, Refusal)))
-    return DONE if any(isinstance(row, Row) for row in rows) else WRONG
+    there = [isinstance(row, Row) for row in rows]
+    return DONE if all(there) else REFUTED if any(there) else WRONG
 
 
 def _compared(source: str, costs: CostModel, per: str, given: dict[str, Any]) -> Row | Refusal:

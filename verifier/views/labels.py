@@ -5,17 +5,25 @@ from __future__ import annotations
 from fractions import Fraction
 
 from verifier.costs import CostModel
-from verifier.model import plain
+from verifier.model import plain, shown
 
 
 def costs_text(costs: CostModel) -> str:
     """
-    The costs as ``--costs`` takes them.
+    The costs as ``--costs`` takes them, and of uneven stages what a pair takes as a share of its two parts.
 
-    >>> costs_text(CostModel.of(F=[1, 2], FB="5/2"))
-    'F=[1,2],I=1,W=1,B=2,FB=5/2'
+    >>> costs_text(CostModel.of(F=1, FB="5/2"))
+    'F=1,I=1,W=1,B=2,FB=5/2'
+    >>> costs_text(CostModel.of(F=[1, 2], FB="21/6"))
+    'F=[1,2],I=1,W=1,B=2,FB=7/2 (a pair takes 1 of its F + B)'
     """
-    return ",".join(f"{key}={_written(value)}" for key, value in costs.as_written().items())
+    words = []
+    for key, value in costs.as_written().items():
+        share = costs.share_of_parts(key)
+        words.append(
+            f"{key}={_written(value)}" + (f" (a pair takes {shown(share)} of its {key[0]} + {key[1]})" if share else "")
+        )
+    return ",".join(words)
 
 
 def _written(value: object) -> str:
@@ -38,15 +46,16 @@ def terms_text(costs: CostModel, per: str) -> str:
 
     >>> print(terms_text(CostModel.of(), "stage"))
     Idle, activations and weights of the worst rank, overlapped pairs of all ranks.
-    Costs F=1,I=1,W=1,B=2,FB=3 and activations are and weights of each schedule's own stages.
+    Costs F=1,I=1,W=1,B=2,FB=3, activations and weights are of each schedule's own stages.
     """
     units = {
-        "model": "of a rank's share of one model, however many stages that is; weights are shares of the model",
-        "stage": "and weights of each schedule's own stages",
+        "model": " and activations are of a rank's share of one model, however many stages that is; "
+        "weights are shares of the model",
+        "stage": ", activations and weights are of each schedule's own stages",
     }
     return (
         "Idle, activations and weights of the worst rank, overlapped pairs of all ranks.\n"
-        f"Costs {costs_text(costs)} and activations are {units[per]}."
+        f"Costs {costs_text(costs)}{units[per]}."
     )
 
 

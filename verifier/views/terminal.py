@@ -16,6 +16,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from verifier.formats.source import one_line
 from verifier.measures import Window, all_busy, steady, whole
 from verifier.model import Timeline, shown
 from verifier.views.grid import STYLES, draw
@@ -104,7 +105,12 @@ def print_show(out: Console, report: Report, since: Fraction | None = None, unti
 
 def _title(name: str, report: Report) -> Text:
     """What is shown, and the costs it is shown under."""
-    return Text.assemble((name or "schedule", "bold"), (f"   {costs_text(report.costs)}", "dim"))
+    return Text.assemble((_name(name), "bold"), (f"   {costs_text(report.costs)}", "dim"))
+
+
+def _name(name: str) -> str:
+    """What a schedule is called, on one line and without what a terminal would obey."""
+    return one_line(name, 100) or "schedule"
 
 
 def _legend(simulation: Simulation, coloured: bool) -> Text:
@@ -197,7 +203,7 @@ def print_report(out: Console, report: Report) -> None:
     ...
     """
     simulation = report.simulation
-    _print_headed(out, f"{simulation.schedule.name or 'schedule'}: ", report.status, "bold", _COLOURS[report.status])
+    _print_headed(out, f"{_name(simulation.schedule.name)}: ", report.status, "bold", _COLOURS[report.status])
     out.print(f"costs {costs_text(report.costs)}", style="dim", soft_wrap=True)
     out.print()
     for name, part in report.properties.items():
@@ -279,7 +285,7 @@ def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostMod
         out.print(
             "note: not all have the same ranks and micro-batches, so the terms are not equal", style="dim", soft_wrap=True
         )
-    _print_notes(out, (f"{row.schedule.name}: {row.note}" for row in compared if row.note))
+    _print_notes(out, (f"{_name(row.schedule.name)}: {row.note}" for row in compared if row.note))
     for row in refused:
         _print_headed(out, f"{row.source}: ", row.reason.removeprefix(f"{row.source}: "), "bold red")
 
@@ -287,7 +293,7 @@ def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostMod
 def _compared(row: Row, per: str) -> tuple[str, ...]:
     simulation = row.simulation
     return (
-        row.schedule.name or "schedule",
+        _name(row.schedule.name),
         shown(row.makespan),
         _worst_and_mean(row),
         f"{float(1 - row.utilisation):.1%}",
