@@ -535,3 +535,14 @@ def test_a_closed_output_is_no_crash():
     command = [sys.executable, "-m", "verifier", "verify", "1f1b", "-P", "2", "-M", "2"]
     ended = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_what_is_refuted_is_written_for_a_runtime_only_by_force(tmp_path):
+    path = tmp_path / "x.csv"
+    for target in ("torch-csv", "torch-comms-csv", "program"):
+        ended = run("export", W_BEFORE_I, "--to", target, "-o", path)
+        assert (ended.exit_code, ended.stderr.count("\n"), path.exists()) == (1, 1, False)
+        assert ended.stderr.startswith("refuted: rank 0, cell 8: 7W0 needs 7I0")
+    assert run("export", W_BEFORE_I, "--to", "torch-csv", "--force", "-o", path).exit_code == 0
+    assert path.exists()
+    assert json.loads(result("export", W_BEFORE_I, "--to", "json"))["ranks"] == 4

@@ -5,7 +5,8 @@ The command ``export``, and what it can write.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from verifier.commands.drawing import PICTURES, page, picture
-from verifier.commands.options import DONE, costs_option, examples, source_options
+from verifier.commands.options import DONE, REFUTED, costs_option, examples, source_options
 from verifier.model import ScheduleError
 
 if TYPE_CHECKING:
@@ -73,6 +74,19 @@ EXPORTERS: dict[str, Callable[[Source], str]] = {
 }
 """What ``export`` can write of a schedule, by the name of the format."""
 
+FOR_RUNTIMES = ("torch-csv", "torch-comms-csv", "dualpipe-table", "program", "program-batched")
+"""Formats that something will execute: a refuted schedule is written in them only when asked twice."""
+
+
+def _refutations(source: Source) -> Iterator[str]:
+    """Why a source should not be executed; limits and claims are no reason."""
+    from verifier.sources import verdict
+
+    report = verdict(replace(source, limits=None, claims={}), solver="replay")
+    for part in report.properties.values():
+        for judged in (part, *part.models.values()):
+            yield from map(str, judged.witnesses)
+
 
 @click.command(
     epilog=examples(
@@ -99,6 +113,7 @@ EXPORTERS: dict[str, Callable[[Source], str]] = {
     type=click.Choice(["model", "stage"]),
     help="How html compares several sources: model (the default): one model for all; stage: each in its own stage units.",
 )
+@click.option("--force", is_flag=True, help="Write for a runtime even what verify refutes.")
 @click.option("-o", "output", metavar="FILE", help="Where to write; standard output by default.")
 def export(
     sources: tuple[str, ...],
@@ -108,6 +123,7 @@ def export(
     theme: str | None,
     memory: bool,
     per: str | None,
+    force: bool,
     output: str | None,
     **given: Any,
 ) -> int:
@@ -137,6 +153,11 @@ def export(
         if subject.program is not None:
             click.echo("the source's messages are for its own micro-batches, and were left out", err=True)
         subject = lengthened(subject, extend_to)
+    if target in FOR_RUNTIMES and not force:
+        refuted = next(_refutations(subject), None)
+        if refuted:
+            click.echo(f"refuted: {refuted}; nothing is written without --force", err=True)
+            return REFUTED
     if target in PICTURES:
         _write(picture(subject, target, theme or "light", memory), target, output)
         return DONE
