@@ -165,6 +165,11 @@ class Board:
         usable = [token for token in pairs if any(self.span(rank, token) >= 0 for rank in range(self.ranks))]
         return (*singles, *usable)
 
+    @cached_property
+    def codes(self) -> dict[Token, int]:
+        """The number of each token; the empty one, which stands for a repeated kernel, comes last."""
+        return {token: code for code, token in enumerate((*self.tokens, ()))}
+
     def span(self, rank: int, token: Token) -> int:
         """Ticks that a token takes on a rank; -1 where it may not be used."""
         held = self.problem.stages_on(rank)

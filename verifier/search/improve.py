@@ -1,0 +1,327 @@
+"""
+The shortest order that seeds and local search find, replayed before it is handed out.
+
+Deterministic for a given seed and number of changes tried; a limit in seconds can only stop the search earlier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from verifier.costs import CostModel
+from verifier.model import Limits, Problem, Schedule, ScheduleError, plain
+from verifier.rules import RULES, Question, broken
+from verifier.search.kernels import KernelForm, known_kernels, own_kernels, place_kernels, settled
+from verifier.search.seeds import seeds as board_seeds
+from verifier.search.seeds import trimmed
+from verifier.search.strings import Board, fits_mirror
+from verifier.simulate import Simulation, simulate
+
+if TYPE_CHECKING:
+    from verifier.search.pool import Found, Pool
+
+TIDY = 10
+"""One part in so many of the changes goes into fewer activations at the end."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a search stands: the best length so far, in ticks, and the changes it has tried."""
+
+    ticks: int
+    evaluations: int
+
+
+@dataclass(frozen=True)
+class SearchResult:
+    """
+    The best order found.
+
+    Parameters
+    ----------
+    schedule
+        Complete, free of deadlock and within the limits: it was replayed.
+    ticks
+        What the objective counts: the makespan, or the longest time from a rank's first start to its last end.
+    evaluations
+        Changes tried.
+    mirrored
+        Whether the schedule is its own mirror image.
+    start
+        The seed that it came from.
+    form
+        Prologue, kernel and epilogue, where the search used a kernel: the same order for more micro-batches.
+    interrupted
+        Whether someone stopped it.
+    """
+
+    schedule: Schedule
+    ticks: int
+    evaluations: int
+    mirrored: bool
+    start: str
+    form: KernelForm | None = None
+    interrupted: bool = False
+
+
+def checked(schedule: Schedule, costs: CostModel, limits: Limits) -> Simulation:
+    """Replay a schedule through the simulation and through all rules; what the search made must stand both."""
+    simulation = simulate(schedule, costs)
+    assert simulation.timeline is not None, simulation.circle
+    question = Question(schedule, costs, limits, simulation.timeline)
+    witnesses = [witness for rule in RULES.values() for witness in broken(rule, question)]
+    assert not witnesses, witnesses
+    return simulation
+
+
+def require_room(problem: Problem, costs: CostModel, limits: Limits) -> None:
+    """
+    Refuse limits below what one micro-batch needs; whatever is not refused has a legal schedule.
+
+    Raises
+    ------
+    ScheduleError
+        Naming the first rank, what it holds and its limit.
+
+    Examples
+    --------
+    >>> require_room(Problem(((0, 1, 1, 0),), (4,)), CostModel.of(), Limits(1))
+    Traceback (most recent call last):
+    verifier.model.ScheduleError: limits.activations: rank 0 holds 2 activations of one micro-batch at once; the limit is 1
+    """
+    board = Board(problem, costs, limits)
+    for rank, chain in enumerate(board.chain):
+        weights, activations = limits.weights_on(rank), limits.activations_on(rank)
+        if weights is not None and len(chain) > weights:
+            raise ScheduleError(f"limits.weights: rank {rank} holds {len(chain)} weight copies; the limit is {weights}")
+        for direction, count in enumerate(problem.microbatches):
+            steps = sum(board.steps(stage, "F") for stage in chain if stage // problem.stages == direction)
+            if count and activations is not None and steps > board.cap(rank):
+                held = plain(Fraction(steps, costs.steps_per_activation))
+                raise ScheduleError(
+                    f"limits.activations: rank {rank} holds {held} activations of one micro-batch at once; "
+                    f"the limit is {plain(activations)}"
+                )
+
+
+def improve(
+    problem: Problem,
+    costs: CostModel,
+    limits: Limits,
+    *,
+    seeds: Iterable[Schedule] = (),
+    target: int = 0,
+    evaluations: int = 2_000_000,
+    seconds: float | None = None,
+    seed: int = 0,
+    blocks: Collection[str] | None = None,
+    pairs: str = "opposite",
+    objective: str = "makespan",
+    mirrored: bool | None = None,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> SearchResult:
+    """
+    Look for a schedule of least makespan; then for fewer activations, then for more overlapped pairs.
+
+    Parameters
+    ----------
+    problem, costs, limits
+        What is asked for.
+    seeds
+        Schedules to start from, besides the families and list scheduling.
+    target
+        Ticks at which to stop: a lower bound.
+    evaluations
+        Changes to try. With the seed it decides the result.
+    seconds
+        Stop earlier after so long.
+    blocks
+        Kinds of blocks that may be used; None for all that have a price.
+    pairs
+        ``opposite``, or ``any`` where both parts of a pair may be of one direction.
+    objective
+        ``makespan``, or ``span-idle``: the longest time from a rank's first start to its last end.
+    mirrored
+        Whether to look among mirror-symmetric schedules only. None: first there, where that loses nothing as far as is known.
+    progress
+        Called after every run.
+
+    Raises
+    ------
+    ScheduleError
+        If the limits are below what one micro-batch needs, or costs, limits or blocks do not fit the problem.
+
+    Examples
+    --------
+    >>> both = Problem(((0, 1, 2, 3), (3, 2, 1, 0)), (4, 4))
+    >>> found = improve(both, CostModel.of(F=2, I=2, W=2, FB=4), Limits(5), target=42)
+    >>> found.ticks, found.start, found.evaluations
+    (42, 'dualpipe P=4 M=8, step 4 opened by a pair', 0)
+    """
+    costs.check(problem)
+    limits.check(problem.ranks)
+    require_room(problem, costs, limits)
+    search = _Search(costs, limits, blocks, pairs == "any", objective == "span-idle", seed, target, seconds, progress)
+    return search.improve(problem, tuple(seeds), evaluations, mirrored)
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """What one board came to."""
+
+    board: Board
+    found: Found
+    form: KernelForm | None = None
+
+    def schedule(self) -> Schedule:
+        return self.board.decode(self.found.order, f"synthesized from {self.found.start}")
+
+
+class _Search:
+    """One call: what all its boards have in common, and what is spent."""
+
+    def __init__(
+        self,
+        costs: CostModel,
+        limits: Limits,
+        blocks: Collection[str] | None,
+        any_pairs: bool,
+        spans: bool,
+        seed: int,
+        target: int,
+        seconds: float | None,
+        progress: Callable[[Progress], None],
+    ) -> None:
+        self.costs, self.limits, self.blocks, self.any_pairs, self.spans = costs, limits, blocks, any_pairs, spans
+        self.seed, self.target, self.progress = seed, target, progress
+        self.spent, self.interrupted = 0, False
+        self.stop = None if seconds is None else monotonic() + seconds
+
+    def due(self) -> bool:
+        return self.interrupted or (self.stop is not None and monotonic() > self.stop)
+
+    def board(self, problem: Problem, folded: bool) -> Board:
+        return Board(problem, self.costs, self.limits, self.blocks, self.any_pairs, folded)
+
+    # ----------------------------------------------------------------------------------------------- folded, then whole
+
+    def improve(self, problem: Problem, given: tuple[Schedule, ...], evaluations: int, mirrored: bool | None) -> SearchResult:
+        mirrors = fits_mirror(problem, self.costs, self.limits)
+        stages: list[_Stage] = []
+        if mirrored or (mirrors and mirrored is None):
+            share = 1 if mirrored or self._mirror_is_enough(problem) else 2
+            stages.append(self.stage(self.board(problem, True), given, evaluations // share))
+        elif problem.directions == 2 and mirrored is None:
+            given += self._levelled(problem, evaluations // 2)
+        if not stages or (mirrored is None and not self._mirror_is_enough(problem) and stages[0].found.ticks > self.target):
+            given += tuple(stage.schedule() for stage in stages)
+            stages.append(self.stage(self.board(problem, False), given, evaluations - self.spent))
+        best = min(stages, key=lambda stage: stage.found.ticks)
+        schedule = best.schedule()
+        timeline = checked(schedule, self.costs, self.limits).timeline
+        assert self.spans or (timeline and timeline.makespan_ticks == best.found.ticks), "replay agrees with the search"
+        return SearchResult(
+            schedule, best.found.ticks, self.spent, best.board.folded, best.found.start, best.form, self.interrupted
+        )
+
+    def _mirror_is_enough(self, problem: Problem) -> bool:
+        """Whether nothing is known to be lost by symmetry: a pair takes as long as each of F, I and W at least."""
+        board = self.board(problem, True)
+        return all(
+            board.span(rank, token) >= board.span(rank, (part,))
+            for rank in range(board.ranks)
+            for token in board.tokens
+            if len(token) == 2 and board.span(rank, token) >= 0
+            for kind, slot in token
+            for part in ([(kind, slot)] if kind != "B" else [("I", slot), ("W", slot)])
+        )
+
+    def _levelled(self, problem: Problem, evaluations: int) -> tuple[Schedule, ...]:
+        """What a search finds for as many micro-batches in both directions, without those that are too many."""
+        level = replace(problem, microbatches=(max(problem.microbatches),) * 2)
+        if level == problem or not fits_mirror(level, self.costs, self.limits):
+            return ()
+        target, self.target = self.target, 0
+        stage = self.stage(self.board(level, True), (), evaluations)
+        self.target = target
+        return (trimmed(stage.schedule(), problem),)
+
+    # ---------------------------------------------------------------------------------------------- one board, any size
+
+    def stage(self, board: Board, given: tuple[Schedule, ...], evaluations: int) -> _Stage:
+        """The best order of a board; by prologue, kernel and epilogue where it has many micro-batches."""
+        from verifier.search.pool import Pool
+
+        least, more = _base(board)
+        stage = self._formed(board, least, more, evaluations) if more and not self.spans else None
+        if stage and stage.found.ticks <= self.target:
+            return stage
+        starts = [*((schedule.name, board.encode(schedule)) for schedule in given), *board_seeds(board)]
+        whole = Pool(board, starts, spans=self.spans, seed=self.seed)
+        if stage and stage.found.ticks <= whole.best.ticks:
+            return stage
+        self.run(whole, self.target, evaluations)
+        return _Stage(board, whole.best)
+
+    def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0) -> None:
+        """Runs until target or budget, then a last pass for fewer activations; ``ahead`` ticks are added in what is shown."""
+        try:
+            while pool.best.ticks > target and pool.spent < evaluations - evaluations // TIDY and not self.due():
+                pool.run(evaluations - evaluations // TIDY - pool.spent, target, self.due)
+                self.progress(Progress(pool.best.ticks + ahead, self.spent + pool.spent))
+            pool.tidy(evaluations // TIDY, self.due)
+        except KeyboardInterrupt:
+            self.interrupted = True
+        self.spent += pool.spent
+
+    def _formed(self, board: Board, least: Problem, more: int, evaluations: int) -> _Stage | None:
+        """The best order that repeats a kernel."""
+        from verifier.search.pool import Found, Pool
+
+        base = self.board(least, board.folded)
+        turns = min(more, base.problem.stages + base.problem.stages % 2)
+        forms = sorted(self._forms(base, turns), key=lambda found: found[0])
+        if not forms:
+            return None
+        name, form = forms[0][1:]
+        form = settled(form, turns // form.microbatches)
+        alike = [(name, other.order) for _, name, other in forms if other.kernels == form.kernels]
+        pool = Pool(
+            base,
+            [(name, form.order), *alike],
+            kernels=tuple(kernel * (turns // form.microbatches) for kernel in form.kernels),
+            microbatches=turns,
+            seed=self.seed,
+        )
+        ahead = (more - turns) // form.microbatches * form.work()
+        self.run(pool, self.target - ahead, evaluations, ahead)
+        form = replace(form, order=pool.best.order)
+        ticks = form.makespan(more // form.microbatches)
+        assert ticks is not None
+        return _Stage(board, Found(ticks, pool.best.start, form.expanded(more // form.microbatches)), form)
+
+    def _forms(self, base: Board, turns: int) -> Iterator[tuple[int, str, KernelForm]]:
+        """Kernels in the best seeds of the base, with the makespan at so many turns."""
+        from verifier.search.pool import Pool
+
+        for found in Pool(base, board_seeds(base)).starts:
+            forms = [place_kernels(base, found.order, kernels, turns) for kernels in known_kernels(base)]
+            forms += [own_kernels(base, found.order, turns // size, size) for size in (1, 2)]
+            for form in forms:
+                ticks = None if form is None else form.makespan(turns // form.microbatches)
+                if form is not None and ticks is not None:
+                    yield ticks, found.start, form
+
+
+def _base(board: Board) -> tuple[Problem, int]:
+    """A problem with so many micro-batches that the pipeline fills, and how many more the board has, an even number."""
+    problem = board.problem
+    fill = -(-2 * problem.stages // board.slots)
+    more = (min(problem.microbatches) - fill) // 2 * 2
+    if more < problem.stages // 2:
+        return problem, 0
+    return replace(problem, microbatches=tuple(count - more for count in problem.microbatches)), more

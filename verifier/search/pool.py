@@ -1,0 +1,159 @@
+"""Annealing runs on one board, and the pool of orders that they start from and add to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from random import Random
+
+from verifier.search import anneal, arrays
+from verifier.search.anneal import NEVER, Ints
+from verifier.search.strings import Board, Order
+
+HEATS = (0.02, 0.05, 0.1)
+"""Start temperatures, in units of the average single part."""
+COLD = 0.01
+POOL = 6
+"""Orders that are kept to go on from, and seeds that are tried."""
+RUN = 150
+"""Changes tried in the shortest run, per block of the order."""
+SLICE = 20_000
+"""Changes between two looks at the clock."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """An order with its length in ticks, and the seed that it came from."""
+
+    ticks: int
+    start: str
+    order: Order
+
+
+class Pool:
+    """
+    The best orders of a board.
+
+    Parameters
+    ----------
+    board
+        The problem.
+    starts
+        Named orders; those that hang or break a limit are left out.
+    kernels, microbatches
+        On rank r the empty token of an order stands for ``kernels[r]``, which runs so many micro-batches of each stage.
+    spans
+        Whether a rank's time counts from its first start.
+    seed
+        Of the random choices.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        starts: Iterable[tuple[str, Order]],
+        *,
+        kernels: Order = (),
+        microbatches: int = 0,
+        spans: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.board, self.random, self.spent = board, Random(seed), 0
+        self.tables = arrays.tables(board, kernels, microbatches, spans=spans)
+        self.state = arrays.state(board, self.tables, ())
+        self.starts = sorted(self._measured(starts), key=lambda found: found.ticks)[:POOL]
+        self.kept = list(self.starts)
+        self._lengths = luby()
+        units = [
+            max(0, board.span(rank, ((kind, slot),)))
+            for rank, row in enumerate(board.chain)
+            for slot in range(len(row))
+            for kind in "FB"
+        ]
+        self._unit = sum(units) / len(units) * 2 / 3 or 1.0
+
+    def _measured(self, starts: Iterable[tuple[str, Order]]) -> Iterator[Found]:
+        for name, order in starts:
+            arrays.load(self.board, self.state, order)
+            ticks = int(anneal.begin(self.tables, self.state))
+            if ticks < NEVER:
+                yield Found(ticks, name, order)
+
+    @property
+    def best(self) -> Found:
+        """The shortest order."""
+        return self.kept[0]
+
+    def add(self, found: Found) -> None:
+        """Keep an order if it is among the best."""
+        if all(found.order != other.order for other in self.kept):
+            self.kept.append(found)
+            self.kept.sort(key=lambda other: other.ticks)
+            del self.kept[POOL:]
+
+    def run(self, most: int, target: int, due: Callable[[], bool]) -> None:
+        """One annealing run of at most so many changes, from a start or from an order kept; what it finds is added."""
+        source = self.random.choice(self.starts if self.random.random() < 0.5 else self.kept)
+        heat = self.random.choice(HEATS) * self._unit
+        blocks = sum(map(len, source.order))
+        length = min(most, max(2_000, RUN * blocks) * next(self._lengths))
+        arrays.load(self.board, self.state, source.order)
+        rows = slice(self.board.ranks)
+        best, size = self.state.token[rows].copy(), self.state.size[rows].copy()
+        lowest, order, done = NEVER, source.order, 0
+        while done < length and lowest > target and not due():
+            stop, cold = min(length, done + SLICE), min(heat, COLD * self._unit)
+            key = self.random.getrandbits(30)
+            done, found = anneal.anneal(self.tables, self.state, key, done, stop, length, heat, cold, target, False, best, size)
+            if found < lowest:
+                lowest, order = found, self._order(best, size)
+        self.spent += done
+        if lowest < NEVER:
+            self.add(Found(int(lowest), source.start, order))
+
+    def tidy(self, tries: int, due: Callable[[], bool]) -> None:
+        """Give the best order fewer activations, and then more pairs, without making it longer, by at most so many changes."""
+        t, s, best = self.tables, self.state, self.best
+        arrays.load(self.board, s, best.order)
+        tries, done = min(tries, 2 * RUN * sum(map(len, best.order))), 0
+        while done < tries and not due():
+            stop, key = min(tries, done + SLICE), self.random.getrandbits(30)
+            done, _ = anneal.anneal(t, s, key, done, stop, tries, 1.0, 1.0, best.ticks, True, s.token, s.size)
+        self.spent += done
+        self.kept[0] = Found(best.ticks, best.start, self._order(s.token[s.row], s.size[s.row]))
+
+    def _order(self, tokens: Ints, sizes: Ints) -> Order:
+        names = (*self.board.tokens, ())
+        return tuple(
+            tuple(names[code] for code in row[:size]) for row, size in zip(tokens.tolist(), sizes.tolist(), strict=True)
+        )
+
+
+def luby() -> Iterator[int]:
+    """
+    Lengths for restarts: 1, 1, 2, 1, 1, 2, 4, ...: as good as any, up to a logarithm, where nothing is known of the landscape.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> list(islice(luby(), 15))
+    [1, 1, 2, 1, 1, 2, 4, 1, 1, 2, 1, 1, 2, 4, 8]
+
+    References
+    ----------
+    Luby, Sinclair, Zuckerman, "Optimal speedup of Las Vegas algorithms", 1993.
+    """
+    power = 1
+    yield 1
+    while True:
+        # The sequence up to here once more, then twice its last power.
+        yield from _luby(power)
+        power *= 2
+        yield power
+
+
+def _luby(power: int) -> Iterator[int]:
+    if power > 1:
+        yield from _luby(power // 2)
+        yield from _luby(power // 2)
+    yield power
