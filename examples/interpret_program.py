@@ -45,8 +45,8 @@ class Rank:
             self.held["F", direction, stage, microbatch] = inputs
             self.held["F", direction, stage + 1, microbatch] = inputs * WEIGHT[stage]  # forward
         elif action in ("B", "I", "W"):
-            # The loss is the sum of all outputs.
-            gradient = self.take("B", direction, stage, microbatch) if stage < len(home) - 1 else 1
+            weight = 1 + microbatch + 100 * direction  # in the loss: each has another, so that exchanged ones show
+            gradient = self.take("B", direction, stage, microbatch) if stage < len(home) - 1 else weight
             if action in "BI":
                 self.held["B", direction, stage - 1, microbatch] = gradient * WEIGHT[stage]  # backward for the inputs
             if action in "BW":
@@ -67,7 +67,7 @@ def main(path):
     links = {(sender, receiver): Queue() for sender in ranks for receiver in ranks}
     with ThreadPoolExecutor(len(ranks)) as pool:
         done = list(pool.map(lambda number: Rank(number, program, links).gradients, ranks))
-    inputs = sum(1 + m + 100 * direction for direction, count in enumerate(program["microbatches"]) for m in range(count))
+    inputs = sum((1 + m + 100 * d) ** 2 for d, count in enumerate(program["microbatches"]) for m in range(count))
     for stage in stages:
         found = sum(gradient for rank in done for (_, held), gradient in rank.items() if held == stage)
         expected = inputs * prod(WEIGHT[other] for other in stages if other != stage)

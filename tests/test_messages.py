@@ -30,6 +30,7 @@ from tests.strategies import (
 )
 from verifier.costs import CostModel
 from verifier.families import build_family
+from verifier.formats import load
 from verifier.messages import (
     MODELS,
     Action,
@@ -39,6 +40,7 @@ from verifier.messages import (
     Send,
     decide,
     judge,
+    judge_marks,
     lower,
     lower_torch,
     parse_action,
@@ -732,3 +734,33 @@ def test_65536_ops_are_judged_in_time() -> None:
     program = lower(schedule)
     assert judge(program, "ordered") == ()
     assert time.process_time() - begin < 10
+
+
+# --------------------------------------------------------------------------------------------------------------- marks
+
+
+@pytest.mark.parametrize(
+    ("row", "witness"),
+    [
+        ("0UNSHARD 0F0 0B0 0F1 0B1 0REDUCE_GRAD 0RESHARD", None),
+        ("0F0 0B0 0F1 0B1", None),
+        ("0F0 0B0 0REDUCE_GRAD 0F1 0B1", "rank 0, position 2: 0REDUCE_GRAD: gradients are added later; move it behind 0B1"),
+        ("0F0 0B0 0F1 0B1 0REDUCE_GRAD 0REDUCE_GRAD", "rank 0, position 5: 0REDUCE_GRAD: stands there a second time"),
+        ("0F0 0B0 0F1 0B1 0REDUCE_GRAD 7RESHARD", "rank 0, position 5: 7RESHARD: stage 7 is not on this rank; remove it"),
+    ],
+)
+def test_marks_stand_once_behind_the_last_gradient(row, witness):
+    program = Program.of(Problem(((0,),), (2,)), [row.split()])
+    found = judge_marks(program)
+    assert [str(fault)[: len(witness or "")] for fault in found] == ([witness] if witness else [])
+
+
+def test_a_stage_without_its_mark_is_named():
+    program = Program.of(Problem(((0, 0),), (1,)), [["0F0", "1F0", "1B0", "1REDUCE_GRAD", "0B0"]])
+    assert list(map(str, judge_marks(program))) == ["rank 0: 0REDUCE_GRAD is missing; expected behind 0B0 (rank 0, position 4)"]
+
+
+def test_marks_of_torch_and_of_ours_are_right():
+    for path in sorted((Path(__file__).parent / "data/torch").glob("*.comms.csv")):
+        assert judge_marks(load(path).program) == ()
+    assert judge_marks(lower(build_family("dualpipe", 4, 8), marks=True)) == ()

@@ -12,6 +12,8 @@ from typing import Any
 
 from verifier.costs import CostModel
 from verifier.formats.source import Source, one_line
+from verifier.formats.torch_csv import WITH_COMMUNICATION
+from verifier.messages import reduces
 from verifier.model import Limits, Schedule, ScheduleError
 from verifier.specs import Spec, limits_of, limits_over, read_costs, read_spec
 from verifier.verify import Report, verify
@@ -149,6 +151,9 @@ def lengthened(source: Source, microbatches: int) -> Source:
     return replace(source, schedule=schedule, start=None, claims={}, certificate=None, program=None)
 
 
+UNDIVIDED = "no REDUCE_GRAD in it: torch 2.13 then leaves gradients undivided by the number of micro-batches"
+
+
 def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto") -> Report:
     """
     The verdict on a source under all that it says: its costs, limits, times and claims.
@@ -156,7 +161,7 @@ def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto")
     Parameters
     ----------
     models, solver
-        As in :func:`verifier.verify.verify`; a source with messages of its own is judged under ``tagged`` if none is named.
+        As in :func:`verifier.verify.verify`; a source with messages of its own is judged under ``ordered`` if none is named.
 
     Examples
     --------
@@ -165,9 +170,11 @@ def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto")
     """
     notes = source.notes
     if source.program is not None and not models:
-        # Every model needs what `tagged` asks for, so a file with messages is never judged without.
-        models = ("tagged",)
-        notes += ("the messages were judged under tagged alone, which every other model includes; see --messages",)
+        # Every transport without tags needs what `ordered` asks for, so a file with messages is never judged without.
+        models = ("ordered",)
+        notes += ("the messages were judged under ordered alone: sends that never block, matched by position; see --messages",)
+    if source.format == WITH_COMMUNICATION and source.program and not reduces(source.program):
+        notes += (UNDIVIDED,)
     return verify(
         source.schedule,
         source.costs,

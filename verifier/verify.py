@@ -351,16 +351,16 @@ def _messages(simulation: Simulation, models: Sequence[str], program: Program | 
 
 def _under_model(program: Program, model: str, solver: str) -> Property:
     """One model by replay, and by Z3 where that is quick."""
-    from verifier.messages import decide, judge
+    from verifier.messages import decide, judge, judge_marks
 
-    witnesses = judge(program, model)
+    witnesses, marks = judge(program, model), judge_marks(program)
     small = sum(map(len, program.actions)) <= MAX_ACTIONS
     if solver == "replay" or (solver == "auto" and not small):
-        return _judged(witnesses)
+        return _judged((*witnesses, *marks))
     clean = decide(program, model, SOLVER_SECONDS)
     if clean is not None and clean != (not witnesses):
         raise DisagreementError(f"messages under {model}: replay says {witnesses or 'clean'}, Z3 says clean is {clean}")
-    return _judged(witnesses, _method(clean))
+    return _judged((*witnesses, *marks), _method(clean))
 
 
 def _given_timeline(schedule: Schedule, costs: CostModel, start: Sequence[Sequence[Fraction]]) -> rules.Question:

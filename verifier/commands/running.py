@@ -4,6 +4,7 @@ The commands that execute schedules for real, ``run``, and that turn measured ti
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,16 +76,18 @@ def run(
     """
     from verifier.formats import write_text
     from verifier.runtimes import run as execute
-    from verifier.sources import open_source, verdict
+    from verifier.sources import UNDIVIDED, open_source, verdict
 
     if form is not None and runtime != "torch":
         raise ScheduleError(f"--format says what torch is given; {runtime} has one")
     subject = open_source(source, **given)
     table = _own_messages(subject) if runtime == "torch" and form != "compute-only" else None
-    report = verdict(subject, models=("ordered",) if table else (), solver="replay")
+    report = verdict(subject if table else replace(subject, program=None), solver="replay")
     if report.status == "refuted" and not force:
         return _refuse(report, as_json)
-    if subject.program and runtime != "torch":
+    if table and UNDIVIDED in report.notes:
+        click.echo(f"{UNDIVIDED}; this run adds the marks", err=True)
+    if subject.program and not table:
         click.echo(f"the messages of {source} are placed anew for {runtime}", err=True)
     done = execute(
         subject.schedule,

@@ -5,7 +5,7 @@ A schedule says in which order each rank computes; a runtime also needs sends an
 position alone. A program (:class:`Program`) is a schedule with messages, read from a file or made by :func:`lower`.
 """
 
-from verifier.messages.judge import judge
+from verifier.messages.judge import judge, judge_marks, reduces
 from verifier.messages.lowering import lower, lower_torch, with_marks
 from verifier.messages.program import MARKS, Action, Mark, Program, Recv, Send, Transfer, parse_action
 from verifier.messages.replay import MODELS, simulate_program
@@ -22,9 +22,11 @@ __all__ = [
     "Transfer",
     "decide",
     "judge",
+    "judge_marks",
     "lower",
     "lower_torch",
     "parse_action",
+    "reduces",
     "simulate_program",
     "with_marks",
 ]

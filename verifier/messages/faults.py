@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from verifier.messages.links import End, Links, inputs
-from verifier.messages.program import Message, Program, Recv, Send
+from verifier.messages.program import Mark, Message, Program, Recv, Send
 from verifier.model import Block, Witness
 
 
@@ -103,6 +103,40 @@ class Lists:
                     told.witness[rank,] = Witness(f"{self.where(end)}: {wrong}", rank, position, text)
         return iter(told)
 
+    def misplaced_marks(self) -> Iterator[Witness]:
+        """
+        Marks of stages that are not here, and REDUCE_GRAD anywhere but once behind the last weight gradient of its stage.
+
+        Torch divides the gradients of a stage where its REDUCE_GRAD stands. A program without any promises nothing about it.
+        """
+        program, told = self._program, _Told("rank")
+        reduces = any(isinstance(action, Mark) and action.kind == "REDUCE_GRAD" for row in program.actions for action in row)
+        for rank, row in enumerate(program.actions):
+            here = set(program.problem.stages_on(rank))
+            last: dict[tuple[int, int], int] = {}
+            marks: dict[tuple[int, int], int] = {}
+            for position, action in enumerate(row):
+                if isinstance(action, Block):
+                    last.update(((op.direction, op.stage), position) for op in action.ops if op.kind == "W")
+                elif isinstance(action, Mark):
+                    stage, wrong = (action.direction, action.stage), ""
+                    if stage not in here:
+                        wrong = f"stage {action.stage} is not on this rank; remove it"
+                    elif action.kind == "REDUCE_GRAD" and marks.setdefault(stage, position) != position:
+                        wrong = f"stands there a second time, after {program.place(rank, marks[stage])}; remove it"
+                    if wrong and told.is_first(rank):
+                        told.witness[rank,] = self._mark(rank, position, wrong)
+            for stage, position in last.items() if reduces else ():
+                marked = marks.get(stage)
+                if (marked is None or marked < position) and stage in here and told.is_first(rank):
+                    text = program.text(Mark("REDUCE_GRAD", *stage))
+                    behind = f"behind {program.text(row[position])} ({program.place(rank, position)})"
+                    if marked is None:
+                        told.witness[rank,] = Witness(f"rank {rank}: {text} is missing; expected {behind}", rank, None, text)
+                    else:
+                        told.witness[rank,] = self._mark(rank, marked, f"gradients are added later; move it {behind}")
+        return iter(told)
+
     def one_sided(self) -> Iterator[Witness]:
         """Messages of which one end is missing, and those that travel more than once."""
         told = _Told("link")
@@ -163,6 +197,10 @@ class Lists:
             end = self._links.ends[self._links.first[rank] + later]
             text = f"{self.where(end)}: {receive} ({self._place(end)}) stands after {reader}, which reads it; move it before"
         return Witness(text, rank, position, block)
+
+    def _mark(self, rank: int, position: int, wrong: str) -> Witness:
+        text = self._program.text(self._program.actions[rank][position])
+        return Witness(f"{self._program.place(rank, position)}: {text}: {wrong}", rank, position, text)
 
     def _one(self, end: End, wrong: str) -> Witness:
         text = self._program.text(end.action)

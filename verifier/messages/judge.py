@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from verifier.messages.faults import Lists
-from verifier.messages.links import End
-from verifier.messages.program import Program
+from verifier.messages.links import End, Links
+from verifier.messages.program import Mark, Program
 from verifier.messages.replay import Replay
 from verifier.model import Block, Witness
 
@@ -66,6 +66,25 @@ def judge(program: Program, model: str) -> tuple[Witness, ...]:
     found += _circle(replay, lists)
     assert found or all(replay.happened), "what never happens has a witness"
     return tuple(found)
+
+
+def reduces(program: Program) -> bool:
+    """Whether any mark says where weight gradients are complete."""
+    return any(isinstance(action, Mark) and action.kind == "REDUCE_GRAD" for row in program.actions for action in row)
+
+
+def judge_marks(program: Program) -> tuple[Witness, ...]:
+    """
+    Why a program's marks are wrong, whatever the communication model; nothing where they are not.
+
+    Examples
+    --------
+    >>> from verifier.model import Problem
+    >>> program = Program.of(Problem(((0,),), (2,)), [["0F0", "0B0", "0REDUCE_GRAD", "0F1", "0B1"]])
+    >>> print(*judge_marks(program))
+    rank 0, position 2: 0REDUCE_GRAD: gradients are added later; move it behind 0B1 (rank 0, position 4)
+    """
+    return tuple(Lists(program, Links.of(program)).misplaced_marks())
 
 
 # ---------------------------------------------------------------------------------------------------------- circles
