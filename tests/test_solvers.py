@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.questions import COLUMNS, bidirectional, least, questions, upper
+from verifier.bounds import board_bounds
 from verifier.costs import CostModel
 from verifier.families import build_family, placement
 from verifier.model import Block, Limits, Problem, Schedule
@@ -228,3 +229,36 @@ def test_nobody_knows():
 
 def test_plain_upper_bound_is_one_microbatch_after_the_other():
     assert upper(one_copy(0)) == 72
+
+
+# ------------------------------------------------------------------------------------------------------ held instances
+
+
+@st.composite
+def held_instances(draw: st.DrawFn) -> Question:
+    """Costs that nobody tuned for: pairs between the longer of their parts and both one after the other."""
+    ranks = draw(st.sampled_from((4, 4, 4, 6)))
+    forward, gradient, weight = (draw(st.integers(1, 20)) for _ in range(3))
+    pair = draw(st.integers(max(forward, gradient + weight), forward + gradient + weight))
+    costs = CostModel.of(F=forward, I=gradient, W=weight, FB=pair)
+    problem = bidirectional(ranks, draw(st.sampled_from((ranks, ranks + 2, 2 * ranks))))
+    return Question(problem, costs, Limits(ranks + draw(st.integers(0, 3))), 0, mirrored=True)
+
+
+@pytest.mark.deep
+@settings(max_examples=500)
+@given(held_instances())
+def test_solvers_agree_on_held_instances(question):
+    best = upper(question)
+    bound = board_bounds(question.board)[0].ticks
+    while True:
+        horizon = best - question.grain
+        first = cpsat.ask(replace(question, horizon=horizon), seconds=10)
+        if first.status != "sat":
+            break
+        best = measure(first.schedule, question.costs, "makespan")
+        assert best >= bound
+    second = synthesis_smt.ask(replace(question, horizon=horizon), seconds=10)
+    assert "unknown" in (first.status, second.status) or first.status == second.status
+    met = synthesis_smt.ask(replace(question, horizon=best), seconds=10)
+    assert met.status in ("sat", "unknown")

@@ -34,7 +34,7 @@ def ask(question: Question, *, seconds: float = 60.0, implied: bool = True, stop
     Parameters
     ----------
     seconds
-        For Z3; afterwards the answer is unknown. Writing the clauses comes before.
+        Of the wall clock; afterwards the answer is unknown.
     implied
         Add clauses that follow from the rest.
     stop
@@ -55,7 +55,7 @@ def ask(question: Question, *, seconds: float = 60.0, implied: bool = True, stop
     """
     import z3
 
-    begin = time.thread_time()
+    begin, until = time.thread_time(), time.monotonic() + seconds
     if question.objective != "makespan":
         return Answer("unknown", NAME, 0.0, reason="asked about the makespan only")
     choices = Choices(question)
@@ -63,7 +63,7 @@ def ask(question: Question, *, seconds: float = 60.0, implied: bool = True, stop
         return Answer("unknown", NAME, 0.0, reason="too many clauses for the time")
     encoding = Encoding(choices, implied)
     solver = _read(encoding)
-    solver.set("timeout", max(1, int(1000 * seconds)))
+    solver.set("timeout", max(1, int(1000 * (until - time.monotonic()))))
     if stop is not None:
         stop.calls(solver.ctx.interrupt)
     status = solver.check()

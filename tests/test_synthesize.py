@@ -1,0 +1,291 @@
+"""The shortest schedules: known optima with their certificates, exact small ones, refusals, budgets and interrupts."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.questions import COLUMNS, bidirectional, least, questions
+from verifier.bounds import bounds
+from verifier.commands.synthesizing import PLACEMENTS
+from verifier.commands.synthesizing import synthesize as command
+from verifier.costs import CostModel
+from verifier.families import PLACEMENTS as KNOWN_PLACEMENTS
+from verifier.families import build_family, placement
+from verifier.formats import load
+from verifier.model import Limits, Problem, Schedule, ScheduleError
+from verifier.search.strings import Board, fits_mirror
+from verifier.solvers.questions import ReplayError
+from verifier.solvers.synthesis_smt import smtlib
+from verifier.synthesize import Synthesis, synthesize
+from verifier.verify import verify
+
+SEQUENTIAL = Problem(placement("sequential", 4), (8,))
+
+
+def is_legal(found: Synthesis, costs: CostModel, limits: Limits) -> bool:
+    return verify(found.schedule, costs, limits, solver="replay").status == "proved"
+
+
+@pytest.mark.parametrize(("column", "optimum"), list(zip(COLUMNS, (25, 42, 47, 245, 1564), strict=True)))
+def test_two_copies_on_four_ranks(column, optimum):
+    costs, limits = CostModel.of(**column), Limits(5)
+    found = synthesize(bidirectional(4), costs, limits)
+    assert (found.status, found.value) == ("optimal", optimum)
+    assert is_legal(found, costs, limits)
+    met_by_bound = bounds(bidirectional(4), costs, limits)[0].ticks == optimum
+    assert (found.certificate.kind == "bound") == met_by_bound
+    assert found.scope == ("all" if met_by_bound else "mirrored")
+
+
+@pytest.mark.parametrize(
+    ("cap", "column", "optimum"), [(2, 0, 33), (2, 2, 66), (2, 3, 349), (4, 2, 49), (6, 2, 47), (6, 3, 243)]
+)
+def test_other_limits(cap, column, optimum):
+    found = synthesize(bidirectional(4), CostModel.of(**COLUMNS[column]), Limits(cap))
+    assert (found.status, found.value) == ("optimal", optimum)
+
+
+@pytest.mark.parametrize(("cap", "optimum"), list(zip(range(1, 6), (72, 41, 31, 27, 27), strict=True)))
+def test_one_copy(cap, optimum):
+    found = synthesize(SEQUENTIAL, limits=Limits(cap))
+    assert (found.status, found.value, found.scope) == ("optimal", optimum, "all")
+
+
+@pytest.mark.parametrize(("cap", "optimum"), [(1, 96), (4, 33), (3, 39)])
+def test_backwards_that_cannot_be_split(cap, optimum):
+    found = synthesize(SEQUENTIAL, limits=Limits(cap), blocks=("F", "B"))
+    assert (found.status, found.value) == ("optimal", optimum)
+    assert {block.kind for row in found.schedule.order for block in row} == {"F", "B"}
+
+
+def test_the_least_that_chimera_placement_allows():
+    found = synthesize(bidirectional(4, 4), blocks=("F", "B"))
+    assert (found.status, found.value, found.scope, found.certificate.kind) == ("optimal", 16, "all", "bound")
+    assert synthesize(bidirectional(4, 4)).value == 13
+
+
+def test_all_schedules_where_asked():
+    costs = CostModel.of(**COLUMNS[2])
+    found = synthesize(bidirectional(4), costs, Limits(5), scope="all")
+    assert (found.status, found.value, found.scope, found.scope_bound) == ("optimal", 47, "all", None)
+    assert found.lower_bound == 47
+
+
+def test_symmetry_is_left_where_pairs_are_short():
+    problem, costs = bidirectional(2, 4), CostModel.of(F=1, I=3, W=9, FB=1)
+    assert synthesize(problem, costs).value == 23
+    mirrored = synthesize(problem, costs, scope="mirrored")
+    assert (mirrored.value, mirrored.scope) == (28, "mirrored")
+    assert mirrored.lower_bound <= 23 < mirrored.scope_bound == 28
+
+
+def test_larger_sizes_meet_the_bound():
+    found = synthesize(bidirectional(8, 20), limits=Limits(9))
+    assert (found.status, found.value, found.certificate.kind) == ("optimal", 63, "bound")
+    assert synthesize(Problem(placement("sequential", 8), (16,)), limits=Limits(8)).value == 55
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 3, 5])
+def test_v_placement_on_half_the_ranks_has_the_same_optimum(microbatches):
+    costs = CostModel.of(F=3, I=4, W=2, FB=8)
+    two = synthesize(bidirectional(4, 2 * microbatches), costs, Limits(5), scope="mirrored")
+    v = synthesize(Problem(placement("v", 2), (microbatches,)), costs, Limits(5))
+    assert two.status == v.status == "optimal"
+    assert two.value == v.value
+
+
+@settings(max_examples=15)
+@given(questions(max_work=10))
+def test_small_problems_are_solved_exactly(question):
+    optimum = least(question)
+    found = synthesize(
+        question.problem, question.costs, question.limits, blocks=question.blocks, pairs=question.pairs, scope="all", budget=10
+    )
+    assert is_legal(found, question.costs, question.limits)
+    if optimum is not None:
+        assert found.value * question.costs.ticks_per_unit >= optimum
+        if found.status == "optimal":
+            assert found.value * question.costs.ticks_per_unit == optimum
+
+
+@settings(max_examples=10)
+@given(st.sampled_from((2, 3, 4)), st.integers(1, 6), st.sampled_from(("sequential", "v", "bidirectional")), st.integers(0, 2))
+def test_odd_numbers_and_few_microbatches(ranks, microbatches, name, hop):
+    rows = placement(name, ranks)
+    counts = (microbatches,) if len(rows) == 1 else (-(-microbatches // 2), microbatches // 2)
+    costs = CostModel.of(F=2, I=3, W=1, FB=5, hop=hop)
+    found = synthesize(Problem(rows, counts), costs, Limits(ranks + 2), budget=3)
+    assert found.status in ("optimal", "feasible")
+    assert found.lower_bound <= found.value
+    assert is_legal(found, costs, Limits(ranks + 2))
+
+
+def test_span_objective():
+    found = synthesize(SEQUENTIAL, limits=Limits(6), objective="span-idle")
+    assert (found.status, found.value) == ("optimal", 25)
+    assert found.as_json()["longest_span"] == 25
+
+
+@pytest.mark.parametrize(
+    ("problem", "limits", "said"),
+    [
+        (bidirectional(4), Limits(0), "limit is 0"),
+        (Problem(placement("v", 2), (3,)), Limits(1), "limit is 1"),
+        (bidirectional(4), Limits(5, 1), "2 weight copies; the limit is 1"),
+    ],
+)
+def test_limits_that_nothing_meets_are_refused_with_the_reason(problem, limits, said):
+    found = synthesize(problem, limits=limits)
+    assert found.status == "infeasible"
+    assert said in found.reason
+    assert said in found.sentence()
+    assert found.as_json()["reason"] == found.reason
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ({"scope": "half"}, "scope: expected"),
+        ({"pairs": "none"}, "pairs: expected"),
+        ({"objective": "speed"}, "objective: expected"),
+        ({"scope": "mirrored"}, "mirror image"),
+        ({"blocks": ("F", "I")}, "blocks: expected"),
+        ({"limits": Limits((1, 2))}, "limits.activations"),
+    ],
+)
+def test_wrong_use(written, said):
+    with pytest.raises(ScheduleError, match=said):
+        synthesize(SEQUENTIAL, **written)
+
+
+@pytest.mark.parametrize("cap", [2, 3, 9])
+def test_a_short_budget_gives_a_legal_schedule_and_its_gap(cap):
+    costs, limits = CostModel.of(**COLUMNS[3]), Limits(cap)
+    found = synthesize(bidirectional(8), costs, limits, budget=0.2)
+    assert found.status == "feasible"
+    assert found.gap > 0
+    assert found.certificate is None
+    assert is_legal(found, costs, limits)
+    assert "lower bound" in found.sentence()
+
+
+def test_progress_and_interrupts():
+    told: list[tuple[Fraction, ...]] = []
+
+    def tell(*news: Fraction) -> None:
+        told.append(news)
+        raise KeyboardInterrupt
+
+    found = synthesize(bidirectional(4), CostModel.of(**COLUMNS[3]), Limits(5), on_progress=tell)
+    assert found.interrupted
+    assert found.status == "feasible"
+    assert told == [(found.value, found.lower_bound, found.gap)]
+
+
+def test_what_is_known_already_is_taken():
+    costs, limits = CostModel.of(**COLUMNS[2]), Limits(5)
+    best = synthesize(bidirectional(4), costs, limits).schedule
+    told: list[Fraction] = []
+    again = synthesize(
+        bidirectional(4),
+        costs,
+        limits,
+        seeds=[build_family("1f1b", 4, 8), best],
+        on_progress=lambda value, *_: told.append(value),
+    )
+    assert set(told) == {47}
+    assert again.schedule == best
+
+
+def test_a_seed_that_is_not_symmetric_widens_the_scope():
+    problem, costs = bidirectional(2, 4), CostModel.of()
+    row = synthesize(problem, costs, scope="all").schedule
+    lopsided = Schedule(problem, (row.order[0], _serial(problem)))
+    assert fits_mirror(problem, costs, Limits())
+    found = synthesize(problem, costs, seeds=[lopsided])
+    assert found.scope == "all"
+
+
+def _serial(problem: Problem) -> tuple:
+    from verifier.search.seeds import one_at_a_time, usable
+
+    board = Board(problem, CostModel.of(), Limits())
+    return board.decode(usable(one_at_a_time(board), board)).order[1]
+
+
+def test_solvers_that_contradict_each_other_stop_the_program(monkeypatch):
+    from verifier.solvers import synthesis_smt
+    from verifier.solvers.questions import Answer
+
+    best = synthesize(SEQUENTIAL, limits=Limits(3)).schedule
+    monkeypatch.setattr(synthesis_smt, "ask", lambda *_, **__: Answer("sat", "Z3", 0.0, best))
+    with pytest.raises(ReplayError, match="contradicts"):
+        synthesize(SEQUENTIAL, limits=Limits(3))
+
+
+def test_the_claim_is_what_the_solvers_refuted():
+    found = synthesize(SEQUENTIAL, limits=Limits(3))
+    assert found.claim.horizon == 30
+    assert "at most 30 ticks" in smtlib(found.claim)
+    assert synthesize(SEQUENTIAL, limits=Limits(4)).claim is None
+
+
+def test_larger_costs_of_a_tick_change_nothing():
+    halves = {key: Fraction(value, 2) for key, value in COLUMNS[2].items()}
+    found = synthesize(bidirectional(4), CostModel.of(**halves), Limits(5))
+    assert found.value == Fraction(47, 2)
+    assert found.as_json()["makespan"] == "47/2"
+
+
+# ------------------------------------------------------------------------------------------------------------- command
+
+
+def run(*words: str):
+    return CliRunner().invoke(command, words, standalone_mode=False)
+
+
+def test_command_writes_schedule_and_claim(tmp_path):
+    file = tmp_path / "best.json"
+    words = ["--placement", "sequential", "-P", "4", "-M", "8", "--activations", "3", "-o", str(file), "--json"]
+    said = run(*words)
+    assert said.return_value == 0
+    written = json.loads(said.stdout)
+    assert (written["status"], written["makespan"], written["scope"], written["file"]) == ("optimal", 31, "all", str(file))
+    source = load(file)
+    assert source.certificate["lower_bound"] == 31
+    assert verify(source.schedule, source.costs, source.limits, claims=source.claims).status == "proved"
+    assert "(check-sat)" in file.with_suffix(".smt2").read_text()
+
+
+def test_command_speaks_to_people():
+    said = run("--placement", "bidirectional", "-P", "2", "-M", "3", "--costs", "F=1,I=2,W=1", "--budget", "10")
+    assert said.return_value == 0
+    assert said.stdout.startswith("optimal: makespan")
+    assert "best" in said.stderr
+
+
+def test_command_refuses():
+    assert run("--placement", "v", "-P", "2", "-M", "3", "--activations", "1").return_value == 1
+    for words in (["-P", "2"], [], ["--placement", "v", "-P", "2", "-M", "x"], ["--placement", "v", "-P", "2", "-M", "1,2"]):
+        assert isinstance(run(*words).exception, ScheduleError)
+
+
+def test_command_reads_a_spec(tmp_path):
+    spec = tmp_path / "problem.toml"
+    spec.write_text('[problem]\nplacement = "sequential"\nranks = 4\nmicrobatches = 8\n[limits]\nactivations = 2\n')
+    said = run("--spec", str(spec), "--json")
+    assert json.loads(said.stdout)["makespan"] == 41
+
+
+def test_command_knows_the_placements():
+    assert tuple(KNOWN_PLACEMENTS) == PLACEMENTS
+
+
+def test_results_are_frozen():
+    with pytest.raises(AttributeError):
+        replace(Synthesis("unknown", reason="no time")).status = "optimal"
