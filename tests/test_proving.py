@@ -23,7 +23,7 @@ def test_without_a_theorem_all_are_listed():
     assert "dualpipe-makespan" in output
     listed = json.loads(run("--json")[1])
     assert {"theorem", "statement", "domain", "source"} == set(listed[0])
-    assert listed[-1]["theorem"] == "bubble-constant"
+    assert [each["theorem"] for each in listed[-3:]] == ["bubble-constant", "makespan-at-most", "bubble-at-most"]
 
 
 def test_a_theorem_is_proved_and_its_evidence_checked(tmp_path):
@@ -55,9 +55,25 @@ def test_bubbles_of_sources_are_constant_or_grow(tmp_path):
     assert run("bubble-constant", "tests/data/torch/ScheduleZBVZeroBubble_P4_M8.csv")[0] == 0
 
 
+BOX = ("dualpipe", "-P", "8", "-M", "20", "--costs", "F=9..11,I=10..14,W=8..9,FB=24..28")
+
+
+def test_bounds_for_uncertain_costs_are_proved_or_refuted_with_the_worst():
+    code, output = run("makespan-at-most", "677", *BOX, "--json")
+    assert (code, json.loads(output)["worst"], json.loads(output)["best"]) == (0, 677, 558)
+    code, output = run("makespan-at-most", "676.5", *BOX)
+    assert (code, "at F=11,I=14,W=9,FB=28 the makespan is 677, 1/2 above" in output) == (1, True)
+    worst = json.loads(run("bubble-at-most", "1", *BOX, "--json")[1])["worst"]
+    assert run("bubble-at-most", worst, *BOX)[0] == 0
+    assert run("bubble-at-most", "0.05", *BOX)[0] == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("makespan-at-most", "gpipe"), "expected X, a SOURCE and --costs"),
+        (("makespan-at-most", "many", *BOX), "makespan-at-most: expected"),
+        (("makespan-at-most", "9", *BOX, "--evidence", "x"), "no evidence"),
         (("dualpipe-makespn",), "did you mean dualpipe-makespan"),
         (("nothing",), "verifier prove lists them"),
         (("bubble-constant",), "expected a SOURCE"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from verifier.theorems.proof import Proof
 
 BUBBLE = "bubble-constant"
+AT_MOST = ("makespan-at-most", "bubble-at-most")
 
 
 @click.command(
@@ -25,10 +26,11 @@ BUBBLE = "bubble-constant"
         "verifier prove published-dualpipe-bubble --json",
         "verifier prove bubble-constant dualpipe -P 8",
         "verifier prove bubble-constant order.json --costs F=10,I=10,W=10,FB=30,hop=1",
+        "verifier prove makespan-at-most 710 dualpipe -P 8 -M 20 --costs F=9..11,I=10..14,W=8..9,FB=24..28",
     )
 )
 @click.argument("theorem", required=False)
-@click.argument("source", required=False)
+@click.argument("about", nargs=-1, metavar="[X] [SOURCE]")
 @source_options
 @costs_option
 @click.option("--fresh", is_flag=True, help="Find timelines and paths anew, instead of verifying those found before.")
@@ -36,7 +38,7 @@ BUBBLE = "bubble-constant"
 @json_option
 def prove(
     theorem: str | None,
-    source: str | None,
+    about: tuple[str, ...],
     costs: str | None,
     fresh: bool,
     folder: str | None,
@@ -48,14 +50,20 @@ def prove(
 
     bubble-constant is about a SOURCE: its kernel can run again any number of times without idle time being added. Of a family
     without -M a schedule is taken that is long enough for its kernel to show.
+
+    makespan-at-most and bubble-at-most are about X and a SOURCE, for all costs in the ranges of --costs, such as F=9..11.
     """
     if theorem is None:
         _list(as_json)
         return DONE
     if theorem == BUBBLE:
-        proof = _about_source(source, costs, given)
+        proof = _about_source(about, costs, given)
+    elif theorem in AT_MOST:
+        if folder is not None:
+            raise ScheduleError(f"{theorem}: has no evidence to write; expected no --evidence")
+        proof = _about_costs(theorem, about, costs, given)
     else:
-        proof = _about_family(theorem, source, costs, fresh, given)
+        proof = _about_family(theorem, about, costs, fresh, given)
     if folder is not None:
         _write(proof, folder)
     if as_json:
@@ -65,27 +73,40 @@ def prove(
     return EXIT_CODES[proof.status]
 
 
-def _about_source(source: str | None, costs: str | None, given: dict[str, Any]) -> Proof:
+def _about_source(about: tuple[str, ...], costs: str | None, given: dict[str, Any]) -> Proof:
     from verifier.sources import is_family, judged_under, open_source
     from verifier.theorems.bubble import prove_bubble_constant
 
-    if source is None:
+    if len(about) != 1:
         raise ScheduleError(f"{BUBBLE}: expected a SOURCE, for example: {BUBBLE} dualpipe -P 8")
+    (source,) = about
     if is_family(source) and given["microbatches"] is None and given["ranks"] is not None:
         given = {**given, "microbatches": 4 * given["ranks"]}
     subject = judged_under(open_source(source, **given), costs=costs)
     return prove_bubble_constant(subject.schedule, subject.costs)
 
 
-def _about_family(theorem: str, source: str | None, costs: str | None, fresh: bool, given: dict[str, Any]) -> Proof:
+def _about_costs(theorem: str, about: tuple[str, ...], costs: str | None, given: dict[str, Any]) -> Proof:
+    from verifier.model import exact
+    from verifier.sources import open_source
+    from verifier.theorems.boxes import Box, prove_at_most
+
+    if len(about) != 2 or costs is None:
+        raise ScheduleError(
+            f"{theorem}: expected X, a SOURCE and --costs: {theorem} 700 order.json --costs F=9..11,I=10..14,W=8"
+        )
+    return prove_at_most(theorem, exact(about[0], theorem), open_source(about[1], **given).schedule, Box.parse(costs))
+
+
+def _about_family(theorem: str, about: tuple[str, ...], costs: str | None, fresh: bool, given: dict[str, Any]) -> Proof:
     from verifier.theorems.statements import THEOREMS
     from verifier.theorems.statements import prove as prove_by_name
 
     if theorem not in THEOREMS:
-        close = get_close_matches(theorem[:60], [*THEOREMS, BUBBLE], n=2)
+        close = get_close_matches(theorem[:60], [*THEOREMS, BUBBLE, *AT_MOST], n=2)
         hint = f"did you mean {' or '.join(close)}?" if close else "verifier prove lists them"
         raise ScheduleError(f"unknown theorem '{theorem[:60]}'; {hint}")
-    if source is not None or costs is not None or any(value is not None for value in given.values()):
+    if about or costs is not None or any(value is not None for value in given.values()):
         raise ScheduleError(f"{theorem}: is about all sizes and its own costs; expected no SOURCE, sizes or --costs")
     return prove_by_name(theorem, fresh=fresh)
 
@@ -103,11 +124,13 @@ def _write(proof: Proof, folder: str) -> None:
 
 
 def _list(as_json: bool) -> None:
+    from verifier.theorems.boxes import STATEMENTS
     from verifier.theorems.bubble import STATEMENT
     from verifier.theorems.statements import THEOREMS
 
     rows = [(each.name, each.statement, each.domain, each.source) for each in THEOREMS.values()]
     rows.append((BUBBLE, STATEMENT, "a given schedule and costs, all k >= 0", ""))
+    rows += [(name, statement, "a given schedule and ranges of costs", "") for name, statement in STATEMENTS.items()]
     if as_json:
         print_json([dict(zip(("theorem", "statement", "domain", "source"), row, strict=True)) for row in rows])
         return
