@@ -94,7 +94,7 @@ def fill(browser, **values):
     for name, value in values.items():
         field = one(browser, f"[name={name}]")
         if field.tag_name == "select":
-            support.Select(field).select_by_value(value)
+            support.Select(field).select_by_visible_text(value)
         else:
             field.clear()
             field.send_keys(value)
@@ -134,6 +134,23 @@ def test_a_family_is_judged_seen_and_downloaded(served, downloads):
     assert verify(source.schedule, source.costs, source.limits).status == "proved"
     assert json.loads(downloaded(served, downloads, "trace", "trace.json").read_text())["traceEvents"]
     assert "torch-comms-csv" in one(served, "#refused").text
+
+
+def test_a_search_shows_its_progress_and_can_be_cancelled(served, downloads):
+    one(served, "[value=synthesis]").click()
+    fill(served, placement="bidirectional", ranks="4", microbatches="8", costs="F=10,I=12,W=9,FB=26,hop=1", activations="4")
+    one(served, "#go").click()
+    until(served, lambda: ": best " in one(served, "#progress").text)
+    one(served, "#cancel").click()
+    until(served, one(served, "#go").is_enabled)
+    assert one(served, "#status").text == "feasible", one(served, "#progress").text
+    assert "what lies between is open" in one(served, "#found").text
+    source = load(downloaded(served, downloads, "json", "schedule.json"))
+    assert verify(source.schedule, source.costs, source.limits).status == "proved"
+    fill(served, costs="")
+    judge(served)
+    assert one(served, "#status").text == "optimal"
+    assert "nothing shorter exists" in one(served, "#found").text
 
 
 def test_a_broken_table_is_marked_where_it_is_broken(served):

@@ -2,6 +2,7 @@
 The served page without a browser: who may ask, what is refused, what a job answers, and that it can be stopped.
 """
 
+import contextlib
 import json
 import os
 import socket
@@ -13,12 +14,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
 from verifier.cli import main
 from verifier.formats import read
+from verifier.model import ScheduleError
 from verifier.views.served import app, jobs, work
-from verifier.views.served.request import MAX_BODY, checked
+from verifier.views.served.request import MAX_BODY, SOURCES, checked
 
 HOST = "127.0.0.1:8765"
 FAMILY = {"source": "family", "family": "1f1b", "ranks": 4, "microbatches": 8}
@@ -118,6 +122,8 @@ def test_unknown_paths(client, path):
         ({"source": "file", "path": "/etc/passwd"}, "source: expected"),
         ({"source": ["family"]}, "source: expected"),
         ({"source": "pasted"}, "text: missing"),
+        ({"source": "synthesis", "placement": "v", "ranks": 4, "microbatches": 8, "budget": 10**6}, "budget: expected"),
+        ({"source": "synthesis", "placement": "v", "ranks": 4, "microbatches": 8}, "budget: missing"),
         ([], "source: expected"),
     ],
 )
@@ -136,6 +142,52 @@ def test_a_whole_number_of_thousands_of_digits_is_refused(client):
     body = json.dumps(FAMILY).replace("8", "9" * 4000)
     answer = client.post("/jobs", content=body, headers={"content-type": "application/json"})
     assert (answer.status_code, "a number too large" in answer.text) == (400, True)
+
+
+SYNTHESIS = {"source": "synthesis", "placement": "bidirectional", "ranks": 4, "microbatches": 8, "budget": 20}
+HARD = {**SYNTHESIS, "costs": "F=10,I=12,W=9,FB=26,hop=1", "activations": "4", "budget": 200}
+
+
+def test_the_shortest_schedule_is_found_and_certified(client):
+    job = ended(client, {**SYNTHESIS, "activations": "5"})
+    assert (job["synthesis"]["status"], job["synthesis"]["makespan"], job["verdict"]["status"]) == ("optimal", 25, "proved")
+    source = read(client.get(f"/jobs/{job['job']}/json").content, "downloaded")
+    assert source.schedule.name == "bidirectional P=4 M=8, synthesized"
+    assert source.certificate["kind"] == "bound"
+    assert source.limits.activations == 5
+
+
+def test_limits_that_nothing_meets_are_a_result(client):
+    job = ended(client, {**SYNTHESIS, "placement": "v", "activations": "1"})
+    assert (job["state"], job["synthesis"]["status"], job["files"]) == ("done", "infeasible", [])
+    assert "the limit is 1" in job["synthesis"]["reason"]
+
+
+def test_a_search_tells_of_its_progress_and_keeps_what_it_has_when_stopped(client):
+    name = client.post("/jobs", json=HARD).json()["job"]
+    until = time.monotonic() + 20
+    while not (progress := client.get(f"/jobs/{name}").json()["progress"]):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    assert int(progress["best"]) - int(progress["bound"]) == int(progress["gap"])
+    assert client.delete(f"/jobs/{name}").json()["stopping"]
+    job = waited(client, name)
+    assert (job["state"], job["synthesis"]["status"]) == ("done", "feasible")
+    assert job["verdict"]["makespan"] <= int(progress["best"])
+    assert job["seconds"] < 15
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"microbatches": 7}, "microbatches: 7 over two directions; expected an even number"),
+        ({"blocks": "F,Q"}, "Q"),
+        ({"costs": "/etc/passwd"}, "costs"),
+        ({"activations": "many"}, "limits.activations"),
+    ],
+)
+def test_a_search_for_nonsense_is_an_error(changed, said):
+    assert said in work.answer(checked({**SYNTHESIS, **changed}), print)["error"]
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -227,11 +279,14 @@ def test_a_refuted_table_is_marked_where_it_is_wrong():
     result = answered(text)["result"]
     witness = result["verdict"]["properties"]["dependencies"]["witness"][0]
     assert (witness["rank"], witness["cell"]) in marked(result["table"])
+    assert sorted(result["files"]) == ["json", "report", "verdict"]
+    assert result["refused"]["csv"].startswith("refuted, so nothing is offered for runtimes")
 
 
 def test_limits_mark_the_cell_that_breaks_them():
     result = answered("0F0,,0F1,0B0,0B1", activations="1")["result"]
     assert marked(result["table"]) == [(0, 2)]
+    assert "csv" in result["files"]
 
 
 def test_a_large_table_is_shown_around_the_mark():
@@ -250,6 +305,37 @@ def test_costs_never_name_a_file(costs):
 @pytest.mark.parametrize("text", ["0F99999999", "0F3333333,0B3333333", "\0", "{}", "[", "[schedule]\nfile = '/etc/passwd'\n"])
 def test_pasted_nonsense_is_an_error(text):
     assert answered(text)["error"]
+
+
+def test_halves_of_characters_stay_what_they_are(client):
+    for body, said in (
+        ({**FAMILY, "\ud800": 1}, "knows no such value"),
+        ({"source": "pasted", "text": "\ud800"}, "half a character"),
+    ):
+        answer = client.post("/jobs", content=json.dumps(body), headers={"content-type": "application/json"})
+        assert (answer.status_code, said in answer.json()["error"]) == (400, True)
+    written = {"format": "pipeline-schedule/1", "name": "\ud800", "ranks": 1, "placement": [[0]], "microbatches": [1]}
+    job = ended(client, {"source": "pasted", "text": json.dumps({**written, "order": [["0F0", "0B0"]]})})
+    assert job["verdict"]["schedule"] == "\ud800"
+    assert client.get(f"/jobs/{job['job']}/report").status_code == 200
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(), lambda inner: st.lists(inner, max_size=3)
+)
+NAMES = ("source", "family", "placement", "ranks", "microbatches", "budget", "text", "costs", "messages", "copies", "blocks")
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), ANYTHING), st.sampled_from(list(SOURCES)))
+def test_any_request_is_checked_or_refused(written, source):
+    with contextlib.suppress(ScheduleError):
+        checked({"source": source, **written})
+
+
+@given(st.text(st.sampled_from("0123FIWB,\n ;()'{}\"[:]x\0\ufeff"), min_size=1, max_size=40))
+def test_any_text_is_judged_or_refused(text):
+    found = answered(text) if text.strip() else {"error": "empty"}
+    assert found.keys() & {"error", "result"}
 
 
 def test_the_process_takes_no_more_memory_than_it_may():

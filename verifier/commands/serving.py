@@ -48,7 +48,8 @@ def serve(host: str, port: int, names: tuple[str, ...]) -> int:
         raise ScheduleError(f"serve: {error.name} is missing; pip install 'pipeline-schedule-verifier[serve]'") from None
     with _listen(host, port) as listening:
         port = listening.getsockname()[1]
-        hosts = [f"{_bracketed(name.lower())}:{port}" for name in (host, *names, *(LOOPBACK if host in LOOPBACK else ()))]
+        suffix = "" if port == 80 else f":{port}"  # Browsers leave the usual port out.
+        hosts = [f"{_bracketed(name.lower())}{suffix}" for name in (host, *names, *(LOOPBACK if host in LOOPBACK else ()))]
         click.echo(f"http://{hosts[0]}/")
         if host not in LOOPBACK:
             click.echo("whoever reaches this address can start work on this machine", err=True)

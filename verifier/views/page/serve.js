@@ -34,18 +34,15 @@ function short(value) {
 
 function choose() {
   const source = form.elements.source.value;
+  const { family, placement } = form.elements;
+  // What a part of the form is for: a source, or what was chosen there.
+  const chosen = source === "pasted" ? [source] : [source, `${source}-${(source === "family" ? family : placement).value}`];
   for (const part of document.querySelectorAll("[data-for]")) {
-    const meant = part.dataset.for.split(" ").includes(source);
+    const meant = part.dataset.for.split(" ").some((word) => chosen.includes(word));
     part.hidden = !meant;
     for (const input of part.querySelectorAll("input, select, textarea")) input.disabled = !meant;
   }
-  const family = form.elements.family;
-  for (const part of document.querySelectorAll("[data-option]")) {
-    const meant = source === "family" && part.dataset.option === family.value;
-    part.hidden = !meant;
-    for (const input of part.querySelectorAll("input, select")) input.disabled = !meant;
-  }
-  find("about").textContent = family.selectedOptions[0].dataset.about;
+  find("about").textContent = source === "family" ? family.selectedOptions[0].dataset.about : "";
   find("go").textContent = source === "synthesis" ? "search" : "judge";
 }
 
@@ -105,7 +102,8 @@ function busy(now) {
 function clear() {
   for (const id of ["error", "result", "marked", "rest"]) find(id).hidden = true;
   find("report").removeAttribute("src");
-  find("progress").textContent = "";
+  find("progress").textContent = find("found").textContent = "";
+  for (const id of ["numbers", "witnesses"]) find(id).replaceChildren();
 }
 
 function tell(job) {
@@ -125,21 +123,40 @@ function finish(job) {
   find("progress").textContent = job.state === "cancelled" ? "cancelled" : `${job.state}, ${job.seconds.toFixed(1)} s`;
   if (job.error) fail(job.error);
   if (job.table) mark(job.table);
+  if (job.synthesis) searched(job.synthesis);
   if (job.verdict) judged(job);
+}
+
+/** What is known of the schedule that was looked for: how good it is, and why. */
+function searched(found) {
+  const { status, scope, makespan } = found, among = scope === "mirrored" ? " among mirror-symmetric schedules" : "";
+  const why = found.certificate ? ` (${found.certificate.kind}: ${found.certificate.by.join(", ")})` : "";
+  find("found").textContent = {
+    optimal: `Makespan ${makespan}; nothing shorter exists${among}${why}.`,
+    feasible: `Makespan ${makespan}; nothing below ${found.lower_bound} exists (${found.bound}); what lies between is open.`,
+  }[status] || `No schedule: ${found.reason}`;
+  verdictOn(makespan === undefined ? "no schedule" : "", status);
+}
+
+function verdictOn(name, status) {
+  find("name").textContent = name;
+  find("status").textContent = status;
+  find("status").className = `status ${status}`;
+  find("result").hidden = false;
 }
 
 function judged(job) {
   const { verdict } = job, known = Object.entries(NUMBERS).filter(([key]) => verdict[key] !== null);
-  find("name").textContent = verdict.schedule || "schedule";
-  find("status").textContent = verdict.status;
-  find("status").className = `status ${verdict.status}`;
+  // What was found is legal, or would not have been found; what is of interest is how good it is.
+  const found = job.synthesis && verdict.status === "proved" ? job.synthesis.status : verdict.status;
+  verdictOn(verdict.schedule || "schedule", found);
   find("numbers").replaceChildren(
     ...known.flatMap(([key, name]) => [element("dt", name), element("dd", short(verdict[key]))]),
   );
   find("witnesses").replaceChildren(...items(witnesses(verdict.properties)));
   find("files").replaceChildren(...job.files.map((name) => download(job, name)));
   find("refused").replaceChildren(...items(Object.entries(job.refused).map(([name, why]) => `no ${FILES[name]}: ${why}`)));
-  find("result").hidden = find("rest").hidden = false;
+  find("rest").hidden = false;
   if (job.files.includes("report")) find("report").src = find("open").href = `/jobs/${job.job}/report`;
   find("report").hidden = find("open").hidden = !job.files.includes("report");
 }

@@ -119,6 +119,13 @@ class Guard:
         await answer(scope, receive, send_with_headers)
 
 
+class _Json(JSONResponse):
+    """JSON in ASCII: names in files may hold halves of characters, which UTF-8 cannot carry."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content).encode()
+
+
 # ---------------------------------------- pages
 
 
@@ -165,17 +172,17 @@ async def _start(request: Request) -> Response:
         raise HTTPException(429, str(error)) from None
     except ScheduleError as error:
         raise HTTPException(400, str(error)) from None
-    return JSONResponse(job.as_json(), 201)
+    return _Json(job.as_json(), 201)
 
 
 async def _look(request: Request) -> Response:
-    return JSONResponse(_job(request).as_json())
+    return _Json(_job(request).as_json())
 
 
 async def _stop(request: Request) -> Response:
     job = _job(request)
     _jobs(request).stop(job)
-    return JSONResponse(job.as_json())
+    return _Json(job.as_json())
 
 
 async def _file(request: Request) -> Response:
@@ -226,7 +233,7 @@ async def _body(request: Request) -> Any:
 
 
 def _error(status: int, text: str) -> JSONResponse:
-    return JSONResponse({"error": text}, status)
+    return _Json({"error": text}, status)
 
 
 async def _refused(_: Request, error: Exception) -> Response:

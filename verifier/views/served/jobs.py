@@ -22,12 +22,14 @@ COMMAND = (sys.executable, "-P", "-m", "verifier.views.served.work")
 """What a job runs."""
 RUNNING = 2
 """Jobs at a time."""
-KEPT = 16
-"""Finished jobs whose files can still be had."""
+KEPT = 6
+"""Finished jobs whose files, up to 50 MB each, can still be had."""
 LINE = 256 * 2**20
 """Bytes of the longest answer."""
-GRACE = 3.0
+GRACE = 12.0
 """Seconds in which a job that was asked to stop may still hand over what it has."""
+AGAIN = 3.0
+"""Seconds between interrupts: a second one that comes while the result is put together would lose it."""
 
 
 class BusyError(ScheduleError):
@@ -102,8 +104,7 @@ class Jobs:
         """Ask a job to end; what a search has found until then is kept if it hands it over at once."""
         if job.state == "running" and not job.stopping:
             job.stopping = True
-            _signal(job, signal.SIGINT if job.request.source == "synthesis" else signal.SIGKILL)
-            asyncio.get_running_loop().call_later(GRACE, _signal, job, signal.SIGKILL)
+            _press(job, GRACE if job.progress else 0)
 
     async def close(self) -> None:
         """End all jobs at once."""
@@ -150,6 +151,15 @@ class Jobs:
         if job.state == "running":
             job.state = "cancelled" if job.stopping else "failed"
             job.error = "" if job.stopping else "the work ended without an answer; the terminal of the server says more"
+
+
+def _press(job: Job, seconds: float) -> None:
+    """Interrupt a job, anew when nothing came of it since solvers swallow interrupts, and in the end kill it."""
+    if seconds > 0:
+        _signal(job, signal.SIGINT)
+        asyncio.get_running_loop().call_later(AGAIN, _press, job, seconds - AGAIN)
+    else:
+        _signal(job, signal.SIGKILL)
 
 
 def _signal(job: Job, number: signal.Signals) -> None:

@@ -25,6 +25,7 @@ MAX_TEXT = 10_000
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "family": ("family", "ranks", "microbatches", "stages_per_rank", "rule"),
+    "synthesis": ("placement", "ranks", "microbatches", "stages_per_rank", "blocks", "pairs", "budget"),
     "pasted": ("text", "microbatches", "dialect", "copies"),
 }
 """What can be worked on, and what each is described by."""
@@ -39,7 +40,11 @@ _CHOICES: dict[str, Collection[str]] = {
     "copies": ("1", "2"),
     "pairs": ("opposite", "any"),
 }
-_NEEDED = {"family": ("family", "ranks", "microbatches"), "pasted": ("text",)}
+_NEEDED = {
+    "family": ("family", "ranks", "microbatches"),
+    "synthesis": ("placement", "ranks", "microbatches", "budget"),
+    "pasted": ("text",),
+}
 
 
 @dataclass(frozen=True)
@@ -130,10 +135,21 @@ def _check(name: str, value: object) -> None:
             raise ScheduleError(f"messages: expected some of {', '.join(MODELS)}")
     elif not isinstance(value, str):
         raise ScheduleError(f"{name}: expected text, got {_shown(value)}")
+    elif not _is_unicode(value):
+        raise ScheduleError(f"{name}: half a character in it; expected Unicode text")
     elif name in _CHOICES and value not in _CHOICES[name]:
         raise ScheduleError(f"{name}: expected {' or '.join(_CHOICES[name])}, got {_shown(value)}")
     elif name != "text" and len(value) > MAX_TEXT:
         raise ScheduleError(f"{name}: longer than {MAX_TEXT} characters")
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text can be written; JSON can name halves of characters that cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _shown(value: object) -> str:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from fractions import Fraction
 from threading import Thread
 from typing import Any
 
+from verifier.costs import CostModel
 from verifier.formats.source import Source
-from verifier.model import ScheduleError
+from verifier.model import Problem, ScheduleError, shown
 from verifier.verify import Report
 from verifier.views.served.marks import cells, marks, place, table
 from verifier.views.served.request import Request, check_size, checked
@@ -33,6 +37,10 @@ FILES = {
 }
 """What can be downloaded, and how the file is called."""
 
+FOR_RUNTIMES = ("csv", "messages")
+"""Files that something will execute."""
+JUDGED_APART = ("activations", "weights", "claims")
+
 Tell = Callable[[dict[str, object]], None]
 
 
@@ -46,47 +54,82 @@ def answer(request: Request, tell: Tell) -> dict[str, object]:
     'pasted: rank 0, column 1: "0b0" is not a cell; did you mean 0B0?'
     """
     try:
-        source, facts = _source(request, tell)
-        problem = source.schedule.problem
-        check_size(problem.stages, problem.total_microbatches)
-        return {"result": {**_result(request, source), **facts}}
+        if request.source == "synthesis":
+            return {"result": _searched(request, tell)}
+        return {"result": _result(request, _under(request, _source(request)))}
     except ScheduleError as error:
         text = str(error)
         return {"error": text, "table": table(cells(request.given.get("text", "")), place(text))}
 
 
-def _source(request: Request, tell: Tell) -> tuple[Source, dict[str, object]]:
-    """What is to be judged, and what else is known of it."""
+def _source(request: Request) -> Source:
+    """The family or what was pasted."""
     if request.source == "family":
         from verifier.families import build_family
 
         sizes = request.only("ranks", "microbatches", "stages_per_rank", "rule")
-        source = Source(build_family(request.given["family"], **sizes), "family")
-    else:
-        from verifier.formats import read
+        return Source(build_family(request.given["family"], **sizes), "family")
+    from verifier.formats import read
 
-        options: dict[str, Any] = request.only("microbatches", "dialect")
-        copies = int(request.given.get("copies", 1))
-        source = read(request.given["text"].encode(), "pasted", name="pasted", copies=copies, **options)
-    return _under(request, source), {}
+    options: dict[str, Any] = request.only("microbatches", "dialect")
+    copies = int(request.given.get("copies", 1))
+    return read(request.given["text"].encode(), "pasted", name="pasted", copies=copies, **options)
+
+
+def _costs(request: Request) -> CostModel | None:
+    """Costs as numbers only: elsewhere they may be the name of a file, which is nobody's business here."""
+    return CostModel.parse(request.given["costs"]) if "costs" in request.given else None
 
 
 def _under(request: Request, source: Source) -> Source:
     """The source under the costs and limits of the request."""
-    from verifier.costs import CostModel
     from verifier.sources import judged_under
 
-    given = request.only("costs", "activations", "weights")
-    if "costs" in given:
-        # Elsewhere costs may be the name of a file, which is nobody's business here.
-        CostModel.parse(given["costs"])
-    return judged_under(source, **given)
+    _costs(request)
+    return judged_under(source, **request.only("costs", "activations", "weights"))
+
+
+def _searched(request: Request, tell: Tell) -> dict[str, object]:
+    """The shortest schedule that a search finds, judged like any other, and what is known of shorter ones."""
+    from verifier.specs import limits_of
+    from verifier.synthesize import synthesize
+
+    def progress(best: Fraction, bound: Fraction, gap: Fraction) -> None:
+        tell({"progress": {"best": shown(best), "bound": shown(bound), "gap": shown(gap)}})
+
+    given = request.given
+    costs, limits = _costs(request), limits_of(given.get("activations"), given.get("weights"))
+    options: dict[str, Any] = request.only("pairs", "budget")
+    if "blocks" in given:
+        options["blocks"] = tuple(kind.strip() for kind in given["blocks"].split(","))
+    found = synthesize(_problem(given), costs, limits, on_progress=progress, **options)
+    # What was found is on its way out; another interrupt would lose it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    said: dict[str, object] = {"synthesis": found.as_json()}
+    if found.schedule is None:
+        return said
+    name = f"{given['placement']} P={given['ranks']} M={given['microbatches']}, synthesized"
+    source = Source(replace(found.schedule, name=name), "synthesis", costs, limits, certificate=found.as_json()["certificate"])
+    return {**_result(request, source), **said}
+
+
+def _problem(given: Mapping[str, Any]) -> Problem:
+    """The placement by its name; micro-batches are shared out evenly."""
+    from verifier.families import placement
+
+    rows = placement(given["placement"], given["ranks"], given.get("stages_per_rank", 2))
+    each, rest = divmod(given["microbatches"], len(rows))
+    if rest:
+        raise ScheduleError(f"microbatches: {given['microbatches']} over two directions; expected an even number")
+    check_size(len(rows[0]), given["microbatches"])
+    return Problem(rows, (each,) * len(rows))
 
 
 def _result(request: Request, source: Source) -> dict[str, object]:
     """Verdict, numbers, marked cells and files."""
     from verifier.sources import verdict
 
+    check_size(source.schedule.problem.stages, source.schedule.problem.total_microbatches)
     report = verdict(source, models=tuple(request.given.get("messages", ())))
     files, refused = _files(source, report)
     text = request.given.get("text")
@@ -116,10 +159,17 @@ def _files(source: Source, report: Report) -> tuple[dict[str, str], dict[str, st
     files, refused = {}, {}
     for name, write in writers.items():
         try:
+            if name in FOR_RUNTIMES and not _runs(report):
+                raise ScheduleError("refuted, so nothing is offered for runtimes; verifier export --force writes it")
             files[name] = write()
         except ScheduleError as error:
             refused[name] = str(error)
     return files, refused
+
+
+def _runs(report: Report) -> bool:
+    """Whether a runtime may execute it; limits and claims are no reason against that."""
+    return all(part.status != "refuted" for name, part in report.properties.items() if name not in JUDGED_APART)
 
 
 # ---------------------------------------- the process
