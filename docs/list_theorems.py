@@ -13,8 +13,8 @@ HEAD = """# Theorems
 What `verifier prove` lists; written by `docs/list_theorems.py`.
 
 `verifier prove NAME` proves one again, `--evidence DIR` writes its conditions with certificates, and
-`python -m verifier.check DIR` verifies those without a solver. A full backward B is I + W, r is the rank, and hops between ranks
-take no time, unless something else is said. A published formula may well be refuted, with a counterexample.
+`python -m verifier.check DIR` verifies those without a solver. A full backward B is I + W, r is the rank, and hops between
+ranks take no time, unless something else is said. A published formula may well be refuted, with a counterexample.
 """
 
 
