@@ -207,6 +207,14 @@ def test_only_so_many_jobs_at_a_time(client, hangs):
     assert client.post("/jobs", json=FAMILY).status_code == 201
 
 
+def test_a_job_is_stopped_even_before_its_process_runs(client, hangs):
+    # Both requests are there before the process is.
+    for _ in range(5):
+        name = client.post("/jobs", json=FAMILY).json()["job"]
+        client.delete(f"/jobs/{name}")
+        assert waited(client, name, 5)["state"] == "cancelled"
+
+
 def test_old_jobs_are_forgotten(client, monkeypatch):
     monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", """print('{"error": "none"}')"""))
     monkeypatch.setattr(jobs, "KEPT", 3)

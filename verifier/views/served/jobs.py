@@ -108,10 +108,10 @@ class Jobs:
 
     async def close(self) -> None:
         """End all jobs at once."""
-        tasks = [job.task for job in self._all.values() if job.task and not job.task.done()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        for job in self._all.values():
+            job.stopping = True
+            _signal(job, signal.SIGKILL)
+        await asyncio.gather(*(job.task for job in self._all.values() if job.task), return_exceptions=True)
 
     async def _follow(self, job: Job) -> None:
         """Start the process, and listen to it until it ends or its time is up."""
@@ -123,8 +123,10 @@ class Jobs:
         finally:
             _signal(job, signal.SIGKILL)
             if job.process is not None:
-                with contextlib.suppress(asyncio.CancelledError):
-                    await job.process.wait()
+                await job.process.wait()
+            if job.state == "running":
+                job.state = "cancelled" if job.stopping else "failed"
+                job.error = "" if job.stopping else "the work ended without an answer; the terminal of the server says more"
             job.seconds = monotonic() - job.began
 
     async def _listen(self, job: Job) -> None:
@@ -135,6 +137,9 @@ class Jobs:
             limit=LINE,
             start_new_session=True,
         )
+        if job.stopping:
+            # Asked for before there was a process to tell.
+            _signal(job, signal.SIGKILL)
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -148,9 +153,6 @@ class Jobs:
             job.error = told.get("error", "")
             job.result = told.get("result") or {"table": told.get("table")}
             job.state = "failed" if job.error else "done"
-        if job.state == "running":
-            job.state = "cancelled" if job.stopping else "failed"
-            job.error = "" if job.stopping else "the work ended without an answer; the terminal of the server says more"
 
 
 def _press(job: Job, seconds: float) -> None:
