@@ -18,6 +18,7 @@ from verifier.commands.options import BROKEN_PIPE, DONE, INTERRUPTED, WRONG, exa
 from verifier.commands.proving import prove
 from verifier.commands.running import costs, run
 from verifier.commands.serving import serve
+from verifier.commands.synthesizing import synthesize
 from verifier.model import ScheduleError
 
 
@@ -78,6 +79,7 @@ def _one_line(error: click.ClickException) -> str:
         "verifier verify dualpipe -P 8 -M 20 --activations 9 --weights 2",
         "verifier verify schedule.csv --microbatches 16 --json",
         "verifier compare dualpipe dualpipev 1f1b -P 8 -M 20",
+        "verifier synthesize --placement bidirectional -P 4 -M 8 --activations 5 -o best.json",
         "verifier prove dualpipe-makespan",
     ),
 )
@@ -85,7 +87,7 @@ def _one_line(error: click.ClickException) -> str:
 @click.pass_context
 def main(ctx: click.Context) -> int:
     """
-    Verify pipeline-parallel training schedules, and prove statements about them.
+    Verify and synthesize pipeline-parallel training schedules, and prove statements about them.
 
     SOURCE is a file (a PyTorch table, or JSON: pipeline-schedule/1 or pipeline-program/1), a spec (.toml), or a family with its
     sizes.
@@ -97,5 +99,5 @@ def main(ctx: click.Context) -> int:
     return DONE
 
 
-for command in (families, show, verify, compare, export, prove, run, costs, serve):
+for command in (families, show, verify, compare, export, synthesize, prove, run, costs, serve):
     main.add_command(command)

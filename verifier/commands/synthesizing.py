@@ -4,6 +4,7 @@ The command ``synthesize``: the shortest schedule of a problem, and why nothing 
 
 from __future__ import annotations
 
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +145,8 @@ def _count(word: str) -> int:
 
 
 def _progress(best: Fraction, bound: Fraction, gap: Fraction) -> None:
-    click.echo(f"best {plain(best)}, bound {plain(bound)}, gap {plain(gap)}", err=True)
+    if sys.stderr.isatty():
+        click.echo(f"best {plain(best)}, bound {plain(bound)}, gap {plain(gap)}", err=True)
 
 
 def _write(found: Synthesis, output: str, costs: CostModel | None, limits: Limits) -> None:
