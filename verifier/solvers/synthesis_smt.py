@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     import z3
 
 NAME = "Z3"
-SIZE_PER_SECOND = 500_000
-"""About what is written in a second, as :func:`_size` counts; a question that would take all its time is not begun."""
+SIZE_PER_SECOND, MOST = 500_000, 3_000_000
+"""
+About what is written in a second, as :func:`_size` counts: a question that would take all its time is not begun, nor one that
+would keep whoever interrupts it waiting.
+"""
 
 
 def ask(question: Question, *, seconds: float = 60.0, implied: bool = True, stop: Stop | None = None) -> Answer:
@@ -59,8 +62,8 @@ def ask(question: Question, *, seconds: float = 60.0, implied: bool = True, stop
     if question.objective != "makespan":
         return Answer("unknown", NAME, 0.0, reason="asked about the makespan only")
     choices = Choices(question)
-    if _size(choices) > SIZE_PER_SECOND * seconds:
-        return Answer("unknown", NAME, 0.0, reason="too many clauses for the time")
+    if _size(choices) > min(SIZE_PER_SECOND * seconds, MOST):
+        return Answer("unknown", NAME, 0.0, reason="too many clauses")
     encoding = Encoding(choices, implied)
     solver = _read(encoding)
     solver.set("timeout", max(1, int(1000 * (until - time.monotonic()))))
