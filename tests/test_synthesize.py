@@ -174,6 +174,13 @@ def test_a_short_budget_gives_a_legal_schedule_and_its_gap(cap):
     assert "lower bound" in found.sentence()
 
 
+def test_what_solvers_cannot_close_is_left_to_local_search():
+    costs, limits = CostModel.of(**COLUMNS[2]), Limits(9)
+    found = synthesize(bidirectional(8), costs, limits, budget=5)
+    assert 94 <= found.value <= 98, "DualPipe's own order needs 98"
+    assert is_legal(found, costs, limits)
+
+
 def test_progress_and_interrupts():
     told: list[tuple[Fraction, ...]] = []
 
@@ -266,7 +273,6 @@ def test_command_speaks_to_people():
     said = run("--placement", "bidirectional", "-P", "2", "-M", "3", "--costs", "F=1,I=2,W=1", "--budget", "10")
     assert said.return_value == 0
     assert said.stdout.startswith("optimal: makespan")
-    assert "best" in said.stderr
 
 
 def test_command_refuses():
