@@ -177,6 +177,8 @@ def _runs(report: Report) -> bool:
 
 def main() -> None:
     """One request from standard input."""
+    # A server that was started in the background of a shell ignores interrupts, and its children would too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # What a library prints must not get between the answers.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
