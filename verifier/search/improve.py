@@ -159,8 +159,8 @@ def improve(
     --------
     >>> both = Problem(((0, 1, 2, 3), (3, 2, 1, 0)), (4, 4))
     >>> found = improve(both, CostModel.of(F=2, I=2, W=2, FB=4), Limits(5), target=42)
-    >>> found.ticks, found.start, found.evaluations
-    (42, 'dualpipe P=4 M=8, step 4 opened by a pair', 0)
+    >>> found.ticks, found.start
+    (42, 'dualpipe P=4 M=8, step 4 opened by a pair')
     """
     costs.check(problem)
     limits.check(problem.ranks)
