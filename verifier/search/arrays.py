@@ -63,11 +63,11 @@ def _items(board: Board, per_stage: int) -> tuple[int, Ints, Ints, Ints, Ints]:
         forward = np.arange(at * per_stage, (at + 1) * per_stage)
         maker[forward] = maker[half + forward] = rank
         if at % stages:
-            reads[forward], lag[forward] = forward - per_stage, board.lag(at, -1)
+            reads[forward], lag[forward] = forward - per_stage, board.lag(at - 1, 1)
             reader[forward - per_stage] = forward
         if at % stages < stages - 1:
             backward = half + forward
-            reads[backward], lag[backward] = backward + per_stage, board.lag(at, 1)
+            reads[backward], lag[backward] = backward + per_stage, board.lag(at + 1, -1)
             reader[backward + per_stage] = backward
     return per_stage, reads, reader, lag, maker
 

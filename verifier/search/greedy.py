@@ -105,7 +105,7 @@ class _Run:
         if stage % self.board.problem.stages == 0:
             return True
         made = self.forwards[stage - 1]
-        return done < len(made) and made[done] + self.board.lag(stage, -1) <= clock
+        return done < len(made) and made[done] + self.board.lag(stage - 1, 1) <= clock
 
     def _backward_ready(self, stage: int, clock: int) -> bool:
         done = len(self.backwards[stage])
@@ -115,7 +115,7 @@ class _Run:
         if stage % self.board.problem.stages == self.board.problem.stages - 1:
             return True
         made = self.backwards[stage + 1]
-        return done < len(made) and made[done] + self.board.lag(stage, 1) <= clock
+        return done < len(made) and made[done] + self.board.lag(stage + 1, -1) <= clock
 
     def _choose(self, rank: int, clock: int) -> Token | None:
         chain = self.board.chain[rank]
