@@ -37,7 +37,7 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     """Compile at the first call, and keep the result on disk."""
     njit: Any = numba.njit  # its stubs do not know the last two options
     inner = function.__name__ not in FROM_PYTHON
-    compile_it = njit(cache=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=inner)
+    compile_it = njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=inner)
     return cast(Callable[Arguments, Result], compile_it(function))
 
 

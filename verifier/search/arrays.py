@@ -102,6 +102,11 @@ def state(board: Board, t: Tables, order: Order) -> State:
     return s
 
 
+def copied(s: State) -> State:
+    """A state of its own, for another thread."""
+    return State(*(array.copy() for array in s))
+
+
 def load(board: Board, s: State, order: Order) -> None:
     """Make an order the current strings; nothing else is worked out."""
     for rank, row in enumerate(order):

@@ -6,7 +6,7 @@ Deterministic for a given seed and number of changes tried; a limit in seconds c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import monotonic
@@ -268,53 +268,69 @@ class _Search:
         return _Stage(board, whole.best)
 
     def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0) -> None:
-        """Runs until target or budget, then a last pass for fewer activations; ``ahead`` ticks are added in what is shown."""
+        """
+        Search a pool, then a last pass for fewer activations.
+
+        ``ahead`` ticks are added in what is shown. An interrupt ends the search; what was found so far remains.
+        """
+
+        def told() -> bool:
+            self.progress(Progress(pool.best.ticks + ahead, self.spent + pool.spent))
+            return self.due()
+
         try:
-            while pool.best.ticks > target and pool.spent < evaluations - evaluations // TIDY and not self.due():
-                pool.run(evaluations - evaluations // TIDY - pool.spent, target, self.due)
-                self.progress(Progress(pool.best.ticks + ahead, self.spent + pool.spent))
+            pool.search(evaluations - evaluations // TIDY, target, told)
             pool.tidy(evaluations // TIDY, self.due)
         except KeyboardInterrupt:
             self.interrupted = True
         self.spent += pool.spent
 
     def _formed(self, board: Board, least: Problem, more: int, evaluations: int) -> _Stage | None:
-        """The best order that repeats a kernel."""
+        """The best order that repeats a kernel: one of seeds, or of what a search without kernel finds, improved with it."""
         from verifier.search.pool import Found, Pool
 
-        base = self.board(least, board.folded)
-        turns = min(more, base.problem.stages + base.problem.stages % 2)
-        forms = sorted(self._forms(base, turns), key=lambda found: found[0])
+        base, turns = self.board(least, board.folded), min(more, least.stages + least.stages % 2)
+        plain = Pool(base, board_seeds(base), seed=self.seed)
+        forms = self._forms(base, plain.kept, turns)
+        if not any(ticks + self._ahead(form, more - turns) <= self.target for ticks, _, form in forms):
+            self.run(plain, 0, evaluations // 3, ahead=self._ahead(forms[0][2], more) if forms else 0)
+            forms += self._forms(base, plain.kept, turns)
         if not forms:
             return None
-        name, form = forms[0][1:]
+        _, name, form = min(forms, key=lambda found: found[0])
         form = settled(form, turns // form.microbatches)
-        alike = [(name, other.order) for _, name, other in forms if other.kernels == form.kernels]
         pool = Pool(
             base,
-            [(name, form.order), *alike],
+            [(name, form.order), *((name, other.order) for _, name, other in forms if other.kernels == form.kernels)],
             kernels=tuple(kernel * (turns // form.microbatches) for kernel in form.kernels),
             microbatches=turns,
             seed=self.seed,
         )
-        ahead = (more - turns) // form.microbatches * form.work()
-        self.run(pool, self.target - ahead, evaluations, ahead)
+        ahead = self._ahead(form, more - turns)
+        self.run(pool, self.target - ahead, evaluations - self.spent, ahead)
         form = replace(form, order=pool.best.order)
         ticks = form.makespan(more // form.microbatches)
-        assert ticks is not None
+        assert ticks is not None, "what runs with a few turns runs with more"
         return _Stage(board, Found(ticks, pool.best.start, form.expanded(more // form.microbatches)), form)
 
-    def _forms(self, base: Board, turns: int) -> Iterator[tuple[int, str, KernelForm]]:
-        """Kernels in the best seeds of the base, with the makespan at so many turns."""
-        from verifier.search.pool import Pool
+    @staticmethod
+    def _ahead(form: KernelForm, microbatches: int) -> int:
+        """Ticks that so many more micro-batches of each stage take at least."""
+        return microbatches // form.microbatches * form.work()
 
-        for found in Pool(base, board_seeds(base)).starts:
-            forms = [place_kernels(base, found.order, kernels, turns) for kernels in known_kernels(base)]
-            forms += [own_kernels(base, found.order, turns // size, size) for size in (1, 2)]
+    def _forms(self, base: Board, orders: Iterable[Found], turns: int) -> list[tuple[int, str, KernelForm]]:
+        """Kernels in orders of the base, with the makespan at so many turns; time permitting, but in one order at least."""
+        found: list[tuple[int, str, KernelForm]] = []
+        for order in orders:
+            if found and self.due():
+                break
+            forms = [place_kernels(base, order.order, kernels, turns) for kernels in known_kernels(base)]
+            forms += [own_kernels(base, order.order, turns // size, size) for size in (1, 2)]
             for form in forms:
                 ticks = None if form is None else form.makespan(turns // form.microbatches)
                 if form is not None and ticks is not None:
-                    yield ticks, found.start, form
+                    found.append((ticks, order.start, form))
+        return found
 
 
 def _base(board: Board) -> tuple[Problem, int]:

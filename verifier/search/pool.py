@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from verifier.search import anneal, arrays
-from verifier.search.anneal import NEVER, Ints
+from verifier.search.anneal import NEVER, Ints, State
 from verifier.search.strings import Board, Order
 
-HEATS = (0.02, 0.05, 0.1)
+HEATS = (0.02, 0.05, 0.1, 0.3)
 """Start temperatures, in units of the average single part."""
 COLD = 0.01
 POOL = 6
 """Orders that are kept to go on from, and seeds that are tried."""
-RUN = 150
-"""Changes tried in the shortest run, per block of the order."""
+RUN, LEAST_RUN = 150, 2_000
+"""Changes tried in the shortest run, per block of the order and at least."""
+ROUND = 2
+"""Runs that start from the same pool."""
+TIDY_RUN = 300
+"""Changes tried in the last pass for fewer activations, per block of the order."""
 SLICE = 20_000
 """Changes between two looks at the clock."""
 
@@ -28,6 +35,16 @@ class Found:
     ticks: int
     start: str
     order: Order
+
+
+class _Run(NamedTuple):
+    """A run that is to be made."""
+
+    source: Found
+    hot: float
+    cold: float
+    length: int
+    seed: int
 
 
 class Pool:
@@ -63,7 +80,7 @@ class Pool:
         self.state = arrays.state(board, self.tables, ())
         self.starts = sorted(self._measured(starts), key=lambda found: found.ticks)[:POOL]
         self.kept = list(self.starts)
-        self._lengths = luby()
+        self._lengths, self._stopped = luby(), False
         units = [
             max(0, board.span(rank, ((kind, slot),)))
             for rank, row in enumerate(board.chain)
@@ -91,36 +108,67 @@ class Pool:
             self.kept.sort(key=lambda other: other.ticks)
             del self.kept[POOL:]
 
-    def run(self, most: int, target: int, due: Callable[[], bool]) -> None:
-        """One annealing run of at most so many changes, from a start or from an order kept; what it finds is added."""
+    def search(self, evaluations: int, target: int, due: Callable[[], bool]) -> None:
+        """
+        Annealing runs until the target is met, so many changes are tried in all, or ``due`` says that it is time.
+
+        Runs come in rounds whose members start from the same pool, side by side; so the result does not depend on the cores.
+        """
+        self._stopped = False
+        with ThreadPoolExecutor(min(ROUND, os.cpu_count() or 1)) as workers:
+            while self.best.ticks > target and self.spent < evaluations and not due():
+                runs = [self._plan(evaluations - self.spent) for _ in range(ROUND)]
+                states = [arrays.copied(self.state) for _ in runs]
+                done = [workers.submit(self._run, run, state, target, due) for run, state in zip(runs, states, strict=True)]
+                try:
+                    results = [future.result() for future in done]
+                except BaseException:
+                    self._stopped = True
+                    raise
+                for tried, found in results:
+                    self.spent += tried
+                    self._keep(found)
+
+    def _plan(self, most: int) -> _Run:
+        """What the next run starts from, how hot and how long."""
         source = self.random.choice(self.starts if self.random.random() < 0.5 else self.kept)
         heat = self.random.choice(HEATS) * self._unit
-        blocks = sum(map(len, source.order))
-        length = min(most, max(2_000, RUN * blocks) * next(self._lengths))
-        arrays.load(self.board, self.state, source.order)
+        length = min(most, max(LEAST_RUN, RUN * sum(map(len, source.order))) * next(self._lengths))
+        return _Run(source, heat, min(heat, COLD * self._unit), length, self.random.getrandbits(30))
+
+    def _run(self, run: _Run, state: State, target: int, due: Callable[[], bool]) -> tuple[int, Found]:
+        """Anneal; how many changes were tried, and the best order met."""
+        arrays.load(self.board, state, run.source.order)
         rows = slice(self.board.ranks)
-        best, size = self.state.token[rows].copy(), self.state.size[rows].copy()
-        lowest, order, done = NEVER, source.order, 0
-        while done < length and lowest > target and not due():
-            stop, cold = min(length, done + SLICE), min(heat, COLD * self._unit)
-            key = self.random.getrandbits(30)
-            done, found = anneal.anneal(self.tables, self.state, key, done, stop, length, heat, cold, target, False, best, size)
-            if found < lowest:
-                lowest, order = found, self._order(best, size)
-        self.spent += done
-        if lowest < NEVER:
-            self.add(Found(int(lowest), source.start, order))
+        best, size = state.token[rows].copy(), state.size[rows].copy()
+        found, done = run.source, 0
+        while done < run.length and found.ticks > target and not self._stopped and not due():
+            stop = min(run.length, done + SLICE)
+            done, ticks = anneal.anneal(
+                self.tables, state, run.seed + done, done, stop, run.length, run.hot, run.cold, target, False, best, size
+            )
+            if ticks < found.ticks:
+                found = Found(int(ticks), run.source.start, self._order(best, size))
+        return done, found
+
+    def _keep(self, found: Found) -> None:
+        """Keep an order if it is among the best."""
+        if all(found.order != other.order for other in self.kept):
+            self.kept.append(found)
+            self.kept.sort(key=lambda other: other.ticks)
+            del self.kept[POOL:]
 
     def tidy(self, tries: int, due: Callable[[], bool]) -> None:
         """Give the best order fewer activations, and then more pairs, without making it longer, by at most so many changes."""
         t, s, best = self.tables, self.state, self.best
         arrays.load(self.board, s, best.order)
-        tries, done = min(tries, 2 * RUN * sum(map(len, best.order))), 0
+        tries, done = min(tries, TIDY_RUN * sum(map(len, best.order))), 0
         while done < tries and not due():
             stop, key = min(tries, done + SLICE), self.random.getrandbits(30)
             done, _ = anneal.anneal(t, s, key, done, stop, tries, 1.0, 1.0, best.ticks, True, s.token, s.size)
         self.spent += done
-        self.kept[0] = Found(best.ticks, best.start, self._order(s.token[s.row], s.size[s.row]))
+        # It may have become shorter, too.
+        self.kept[0] = Found(int(anneal.begin(t, s)), best.start, self._order(s.token[s.row], s.size[s.row]))
 
     def _order(self, tokens: Ints, sizes: Ints) -> Order:
         names = (*self.board.tokens, ())
