@@ -15,15 +15,18 @@ from typing import TYPE_CHECKING
 from verifier.costs import CostModel
 from verifier.model import Limits, Problem, Schedule, ScheduleError, plain
 from verifier.rules import RULES, Question, broken
+from verifier.search.greedy import TASTES, greedy
 from verifier.search.kernels import KernelForm, known_kernels, own_kernels, place_kernels, settled
+from verifier.search.seeds import Found, trimmed
 from verifier.search.seeds import seeds as board_seeds
-from verifier.search.seeds import trimmed
 from verifier.search.strings import Board, fits_mirror
 from verifier.simulate import Simulation, simulate
 
 if TYPE_CHECKING:
-    from verifier.search.pool import Found, Pool
+    from verifier.search.pool import Pool
 
+LONGEST = 2**60
+"""Ticks of the longest order that compiled search can measure."""
 TIDY = 10
 """One part in so many of the changes goes into fewer activations at the end."""
 
@@ -254,6 +257,8 @@ class _Search:
 
     def stage(self, board: Board, given: tuple[Schedule, ...], evaluations: int) -> _Stage:
         """The best order of a board; by prologue, kernel and epilogue where it has many micro-batches."""
+        if _horizon(board) > LONGEST:
+            return self._listed(board)
         from verifier.search.pool import Pool
 
         least, more = _base(board)
@@ -266,6 +271,19 @@ class _Search:
             return stage
         self.run(whole, self.target, evaluations)
         return _Stage(board, whole.best)
+
+    def _listed(self, board: Board) -> _Stage:
+        """The best of list scheduling, in numbers of any size."""
+        found = []
+        for taste in TASTES:
+            order = greedy(board, taste)
+            timeline = simulate(board.decode(order), self.costs).timeline
+            assert timeline is not None, "list scheduling never hangs"
+            spans = [
+                begin[-1] + span[-1] - begin[0] for begin, span in zip(timeline.start, timeline.duration, strict=True) if begin
+            ]
+            found.append(Found(max(spans) if self.spans else timeline.makespan_ticks, f"list scheduling {taste}", order))
+        return _Stage(board, min(found, key=lambda other: other.ticks))
 
     def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0) -> None:
         """
@@ -287,7 +305,7 @@ class _Search:
 
     def _formed(self, board: Board, least: Problem, more: int, evaluations: int) -> _Stage | None:
         """The best order that repeats a kernel: one of seeds, or of what a search without kernel finds, improved with it."""
-        from verifier.search.pool import Found, Pool
+        from verifier.search.pool import Pool
 
         base, turns = self.board(least, board.folded), min(more, least.stages + least.stages % 2)
         plain = Pool(base, board_seeds(base), seed=self.seed)
@@ -331,6 +349,18 @@ class _Search:
                 if form is not None and ticks is not None:
                     found.append((ticks, order.start, form))
         return found
+
+
+def _horizon(board: Board) -> int:
+    """Ticks that no order takes: all ops and hops one after the other."""
+    stages = board.problem.stages
+    total = 0
+    for stage, (rank, slot) in enumerate(board.home):
+        singles = [max(0, board.span(rank, ((kind, slot),))) for kind in "FBIW"]
+        hops = [board.lag(stage, towards) for towards in (-1, 1) if 0 <= stage % stages + towards < stages]
+        total += board.counts[stage] * (sum(singles) + sum(hops))
+    pairs = max((board.span(rank, token) for rank in range(board.ranks) for token in board.tokens), default=0)
+    return total + pairs * sum(board.counts)
 
 
 def _base(board: Board) -> tuple[Problem, int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
 from verifier.search import anneal, arrays
 from verifier.search.anneal import NEVER, Ints, State
+from verifier.search.seeds import Found
 from verifier.search.strings import Board, Order
 
 HEATS = (0.02, 0.05, 0.1, 0.3)
@@ -26,15 +26,6 @@ TIDY_RUN = 300
 """Changes tried in the last pass for fewer activations, per block of the order."""
 SLICE = 20_000
 """Changes between two looks at the clock."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """An order with its length in ticks, and the seed that it came from."""
-
-    ticks: int
-    start: str
-    order: Order
 
 
 class _Run(NamedTuple):

@@ -8,11 +8,21 @@ than the whole does, and holds no more activations.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from verifier.families import FAMILIES, build_family, placement
 from verifier.model import Block, Problem, Schedule, ScheduleError
 from verifier.search.greedy import TASTES, greedy
 from verifier.search.strings import Board, Order, Token, fits_mirror
+
+
+@dataclass(frozen=True)
+class Found:
+    """An order with its length in ticks, and the seed that it came from."""
+
+    ticks: int
+    start: str
+    order: Order
 
 
 def seeds(board: Board) -> Iterator[tuple[str, Order]]:
