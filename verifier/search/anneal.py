@@ -84,12 +84,29 @@ class State(NamedTuple):
     sequence: Ints  # [k, 0 rank | 1 node], an order in which the candidate can run
     heap: Ints  # [5, rank] scratch
     counts: Ints  # [kind, slot] scratch
+    use: Ints  # [rank] -> the row that a candidate takes
+    path: Ints  # [k, 0 rank | 1 position] of a critical path
+
+
+@compiled
+def fill(row: Ints, value: int) -> None:
+    """What ``row[:] = value`` does, which takes long to compile."""
+    for k in range(row.shape[0]):
+        row[k] = value
+
+
+@compiled
+def put(row: Ints, other: Ints) -> None:
+    """What ``row[:] = other`` does."""
+    for k in range(row.shape[0]):
+        row[k] = other[k]
 
 
 @compiled
 def read_row(t: Tables, s: State, rank: int, row: int) -> bool:  # noqa: C901 - a call for every node would cost more than the node
     """Work out what each node of a row makes; False where order or memory forbid it."""
-    s.counts[:] = 0
+    for kind in range(4):
+        fill(s.counts[kind], 0)
     counts = s.counts
     backwards = t.reads.shape[0] // 2
     held = work = node = peak = pairs = 0
@@ -154,7 +171,7 @@ def makespan(t: Tables, s: State, use: Ints, limit: int) -> int:  # noqa: C901 -
     ranks = s.row.shape[0]
     half = 1 - s.side[0]
     ends, reads, lag = s.end[half], t.reads, t.lag
-    ends[:] = -1
+    fill(ends, -1)
     at, free, left, waits, ready = s.heap[0], s.heap[1], s.heap[2], s.heap[3], s.heap[4]
     for rank in range(ranks):
         at[rank] = free[rank] = 0
@@ -489,7 +506,8 @@ def begin(t: Tables, s: State) -> int:
         if not read_row(t, s, rank, s.row[rank]):
             return NEVER
         note_places(s, s.row[rank])
-    use = s.row.copy()
+    use = s.use
+    put(use, s.row)
     length = makespan(t, s, use, NEVER)
     if length < NEVER:
         take(t, s, use)
@@ -546,15 +564,16 @@ def anneal(
     """
     np.random.seed(seed)
     now = begin(t, s)
-    path = np.zeros(s.sequence.shape, np.int64)
+    path = s.path
     on_path = critical_path(t, s, now, path) if now < NEVER else 0
-    use = s.row.copy()
+    use = s.use
+    put(use, s.row)
     lowest, least = NEVER, burden(s, use)
     while now < NEVER:
         if now < lowest and not tidying:
             lowest = now
             for rank in range(s.row.shape[0]):
-                best[rank] = s.token[s.row[rank]]
+                put(best[rank], s.token[s.row[rank]])
                 size[rank] = s.size[s.row[rank]]
         if tried >= stop or (lowest <= target and not tidying):
             break
@@ -581,7 +600,7 @@ def anneal(
                 take(t, s, use)
                 on_path = critical_path(t, s, now, path)
                 continue
-        use[:] = s.row
+        put(use, s.row)
     return tried, lowest
 
 

@@ -97,6 +97,8 @@ def state(board: Board, t: Tables, order: Order) -> State:
         sequence=_full(0, ranks * nodes, 2),
         heap=_full(0, 5, ranks),
         counts=_full(0, 4, board.slots),
+        use=_full(0, ranks),
+        path=_full(0, ranks * nodes, 2),
     )
     load(board, s, order)
     return s
