@@ -194,6 +194,21 @@ def test_progress_and_interrupts():
     assert told == [(found.value, found.lower_bound, found.gap)]
 
 
+def test_an_interrupt_of_the_local_search_ends_all(monkeypatch):
+    """The local search hands over what it has when it is interrupted; that must not look like the end of its turn."""
+    import verifier.synthesize as module
+
+    def interrupted(*args, **kwargs):
+        return replace(improve(*args, **{**kwargs, "seconds": None, "evaluations": 1000}), interrupted=True)
+
+    improve = module.improve
+    monkeypatch.setattr(module, "improve", interrupted)
+    costs = CostModel.of(F=10, I=12, W=9, FB=26, hop=1)
+    found = synthesize(bidirectional(8, 20), costs, Limits(9), budget=20)
+    assert found.interrupted
+    assert is_legal(found, costs, Limits(9))
+
+
 def test_what_is_known_already_is_taken():
     costs, limits = CostModel.of(**COLUMNS[2]), Limits(5)
     best = synthesize(bidirectional(4), costs, limits).schedule

@@ -384,6 +384,9 @@ class _Search:
         except ImportError:
             return
         self.offer(found.schedule)
+        if found.interrupted:
+            # The search took the interrupt to hand over what it had; it was meant for all of us.
+            raise KeyboardInterrupt
 
     def _ask(self, seconds: float) -> None:
         """Ask for one tick less than the best; where that has no answer, whether half the gap can be shown to be none."""
