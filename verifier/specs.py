@@ -139,8 +139,20 @@ def limits_over(above: Limits, below: Limits | None) -> Limits:
 # ---------------------------------------- the file
 
 
-def _tables(path: Path) -> dict[str, dict[str, object]]:
-    """The tables of a TOML file; decimals stay the text that they are."""
+def read_toml(path: Path) -> dict[str, object]:
+    """
+    What a TOML file holds; decimals stay the text that they are.
+
+    Raises
+    ------
+    ScheduleError
+        If it cannot be read or is no TOML; the path is left to the caller.
+
+    Examples
+    --------
+    >>> read_toml(Path("specs/dualpipe-p8-m20.toml"))["limits"]
+    {'activations': 9, 'weights': 2}
+    """
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -149,7 +161,7 @@ def _tables(path: Path) -> dict[str, dict[str, object]]:
     if len(content) > MAX_BYTES:
         raise ScheduleError(f"larger than {MAX_BYTES // 1_000_000} MB; expected a spec, a small TOML file")
     try:
-        read: dict[str, object] = tomllib.loads(content.decode("utf-8-sig"), parse_float=lambda text: text.replace("_", ""))
+        return tomllib.loads(content.decode("utf-8-sig"), parse_float=lambda text: text.replace("_", ""))
     except UnicodeDecodeError:
         raise ScheduleError("not UTF-8 text; expected a spec in TOML") from None
     except RecursionError:
@@ -159,7 +171,12 @@ def _tables(path: Path) -> dict[str, dict[str, object]]:
     except ValueError:
         # What int() says of a number with thousands of digits passes through tomllib.
         raise ScheduleError("a number with too many digits for a spec") from None
-    _known(read, _TABLES, "")
+
+
+def _tables(path: Path) -> dict[str, dict[str, object]]:
+    """The tables of a spec."""
+    read = read_toml(path)
+    known_keys(read, _TABLES, "")
     tables = {name: table for name, table in read.items() if isinstance(table, dict)}
     for name in read.keys() - tables.keys():
         raise ScheduleError(f"{name}: expected a table [{name}]")
@@ -187,13 +204,13 @@ def _schedule(table: dict[str, object], folder: Path) -> Source:
     if "file" in table:
         from verifier.formats import load
 
-        _known(table, _FILE_KEYS, "schedule")
+        known_keys(table, _FILE_KEYS, "schedule")
         microbatches = _whole(table, "schedule", "microbatches") if "microbatches" in table else None
         dialect = _text(table, "schedule", "dialect") if "dialect" in table else "modern"
         return load(folder / _text(table, "schedule", "file"), microbatches=microbatches, dialect=dialect)
     from verifier.families import build_family
 
-    _known(table, _FAMILY_KEYS, "schedule")
+    known_keys(table, _FAMILY_KEYS, "schedule")
     family = _text(table, "schedule", "family")
     sizes = [_whole(table, "schedule", key) for key in ("ranks", "microbatches")]
     options: dict[str, object] = {}
@@ -206,7 +223,7 @@ def _schedule(table: dict[str, object], folder: Path) -> Source:
 
 def _problem(table: dict[str, object]) -> Problem:
     """``[problem]``: a placement by name with its ranks, or in full."""
-    _known(table, _PROBLEM_KEYS, "problem")
+    known_keys(table, _PROBLEM_KEYS, "problem")
     written = table.get("placement")
     if isinstance(written, str):
         from verifier.families import placement
@@ -247,13 +264,13 @@ def _per_direction(table: dict[str, object], directions: int) -> tuple[int, ...]
 
 
 def _limits(table: dict[str, object]) -> Limits:
-    _known(table, ("activations", "weights"), "limits")
+    known_keys(table, ("activations", "weights"), "limits")
     return limits_of(table.get("activations"), table.get("weights"))
 
 
 def _expectations(table: dict[str, object]) -> tuple[dict[str, object], str]:
     """``[expect]``: the numbers, and where they come from."""
-    _known(table, (*NUMBERS, "source"), "expect")
+    known_keys(table, (*NUMBERS, "source"), "expect")
     reference = _text(table, "expect", "source") if "source" in table else ""
     numbers = {name: value for name, value in table.items() if name != "source"}
     for name, value in numbers.items():
@@ -264,8 +281,14 @@ def _expectations(table: dict[str, object]) -> tuple[dict[str, object], str]:
 # ---------------------------------------- values
 
 
-def _known(table: Mapping[str, object], keys: Iterable[str], where: str) -> None:
-    """Refuse a key that nobody reads, with the one that was probably meant."""
+def known_keys(table: Mapping[str, object], keys: Iterable[str], where: str) -> None:
+    """
+    Refuse a key that nobody reads, with the one that was probably meant.
+
+    >>> known_keys({"rank": 4}, ("ranks", "microbatches"), "sweep")
+    Traceback (most recent call last):
+    verifier.model.ScheduleError: sweep.rank: unknown key; did you mean ranks?
+    """
     keys = tuple(keys)
     for key in table:
         if key not in keys:
