@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from verifier import claims
-from verifier.affine import greatest, least, symbols
+from verifier.affine import Affine, Condition, greatest, least, symbols
 from verifier.claims import Claim
 from verifier.loops import Item, Job, Loop, Program, loop, unroll
 from verifier.model import MAX_OPS, Block, Op, Problem, Schedule, ScheduleError
@@ -25,14 +25,90 @@ Homes = Sequence[tuple[int, int]]
 """``homes[phase]`` is the (direction, stage) that a rank runs in that phase."""
 _Entry = TypeVar("_Entry")
 
+# ---------------------------------------- names
+
+_OTHER_NAMES = {"zbh1": "zb1p", "zbh2": "zb2p", "zbvzerobubble": "zbv", "interleaved1f1b": "interleaved", "onef1b": "1f1b"}
+
+
+def _named(known: dict[str, _Entry], what: str, name: str) -> _Entry:
+    """The entry of a registry, or an error that suggests what was meant."""
+    if name in known:
+        return known[name]
+    # Torch's classes and the papers write the same families in their own ways.
+    plain = name[:40].lower().removeprefix("schedule").replace("-", "").replace("_", "")
+    meant = _OTHER_NAMES.get(plain, plain)
+    close = [f"'{match}'" for match in ([meant] if meant in known else get_close_matches(meant, known, n=2))]
+    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(known)}"
+    raise ScheduleError(f"unknown {what} {name[:40]!r}; {hint}")
+
+
 # ---------------------------------------- loop programs
 
 P, M, q, m, r, h, i = symbols("P M q m r h i")
 
 
+class Layout(NamedTuple):
+    """
+    What a loop program speaks of where stages are placed in some way.
+
+    Attributes
+    ----------
+    rank
+        The symbol of the rank.
+    ranks, microbatches, depth, stages
+        As of :class:`loops.Program`.
+    """
+
+    rank: str
+    ranks: Affine
+    microbatches: Affine
+    depth: Affine
+    stages: tuple[Affine, ...]
+
+
+LAYOUTS = {
+    "sequential": Layout("r", P, M, P, (r,)),
+    "interleaved": Layout("r", P, M, 2 * P, (r, P + r)),
+    "v": Layout("r", P, M, 2 * P, (r, 2 * P - 1 - r)),
+    "bidirectional": Layout("h", q, m, 2 * q, (h, 2 * q - 1 - h)),
+}
+"""
+By placement; two stages per rank but for ``sequential``. Two directions are folded: half-rank h of q = P/2 is rank h, and with
+the directions exchanged rank P-1-h; m = M/2.
+"""
+
+
+def program_on(where: str, name: str, loops: Sequence[Loop], domain: Sequence[Condition] = ()) -> Program:
+    """
+    A loop program for a placement.
+
+    Parameters
+    ----------
+    where
+        A key of :data:`LAYOUTS`.
+    domain
+        Sizes for which it is meant, besides one rank or more and one micro-batch or more.
+
+    Raises
+    ------
+    ScheduleError
+        As :class:`loops.Program`, or if the placement is unknown.
+
+    Examples
+    --------
+    >>> program_on("v", "own", (loop(M, "F0"), loop(M, "F1", "B1"), loop(M, "B0")), (M >= 2,)).stages
+    (r, 2P-r-1)
+    """
+    layout = _named(LAYOUTS, "placement", where)
+    sizes = dict.fromkeys((layout.ranks >= 1, layout.microbatches >= 1, *domain))
+    return Program(
+        name, layout.rank, layout.ranks, layout.microbatches, layout.depth, layout.stages, tuple(sizes), tuple(loops)
+    )
+
+
 def _one_way(name: str, *loops: Loop) -> Program:
     """One stage on each rank, one direction."""
-    return Program(name, rank="r", ranks=P, microbatches=M, depth=P, stages=(r,), domain=(P >= 1, M >= 1), loops=loops)
+    return program_on("sequential", name, loops)
 
 
 def _zero_bubble(name: str, pace: int) -> Program:
@@ -169,21 +245,6 @@ def placement(name: str, ranks: int, stages_per_rank: int = 2) -> Placement:
     return make(ranks, stages_per_rank)
 
 
-_OTHER_NAMES = {"zbh1": "zb1p", "zbh2": "zb2p", "zbvzerobubble": "zbv", "interleaved1f1b": "interleaved", "onef1b": "1f1b"}
-
-
-def _named(known: dict[str, _Entry], what: str, name: str) -> _Entry:
-    """The entry of a registry, or an error that suggests what was meant."""
-    if name in known:
-        return known[name]
-    # Torch's classes and the papers write the same families in their own ways.
-    plain = name[:40].lower().removeprefix("schedule").replace("-", "").replace("_", "")
-    meant = _OTHER_NAMES.get(plain, plain)
-    close = [f"'{match}'" for match in ([meant] if meant in known else get_close_matches(meant, known, n=2))]
-    hint = f"did you mean {' or '.join(close)}?" if close else f"expected one of {', '.join(known)}"
-    raise ScheduleError(f"unknown {what} {name[:40]!r}; {hint}")
-
-
 # ---------------------------------------- building
 
 
@@ -216,20 +277,59 @@ def _schedule(name: str, where: Placement, microbatches: int, order: Iterable[tu
     return Schedule(problem, tuple(order), f"{name} P={problem.ranks}{note} M={microbatches}")
 
 
-def _straight(program: Program, ranks: int, microbatches: int) -> Schedule:
-    """A family with one stage on each rank."""
-    _check_sizes(program.name, ranks, microbatches)
-    sizes = {"P": ranks, "M": microbatches}
-    order = (_blocks(unroll(program, sizes, rank), [(0, rank)], microbatches) for rank in range(ranks))
-    return _schedule(program.name, placement("sequential", ranks, 1), microbatches, order)
+def build_program(program: Program, where: str, ranks: int, microbatches: int, name: str = "") -> Schedule:
+    """
+    What a loop program comes to at given sizes.
+
+    Parameters
+    ----------
+    program
+        Its stages as ``LAYOUTS[where]`` has them.
+    where
+        A key of :data:`LAYOUTS`.
+    ranks, microbatches
+        P, and M over all directions.
+    name
+        For people; default the program's own.
+
+    Raises
+    ------
+    ScheduleError
+        If the program is not meant for these sizes, or two directions get odd ones.
+
+    Examples
+    --------
+    >>> build_program(GPIPE, "sequential", 2, 3) == build_family("gpipe", 2, 3)
+    True
+    """
+    name = name or program.name
+    stages_per_rank = 1 if where in ("sequential", "bidirectional") else 2
+    _check_sizes(name, ranks, microbatches, stages_per_rank)
+    if where == "bidirectional":
+        order = _unfolded(program, name, ranks, microbatches)
+    else:
+        sizes = _sizes(program, ranks, microbatches)
+        homes = [[(0, stage.value({**sizes, program.rank: rank})) for stage in program.stages] for rank in range(ranks)]
+        order = [_blocks(unroll(program, sizes, rank), homes[rank], microbatches) for rank in range(ranks)]
+    return _schedule(name, placement(where, ranks, stages_per_rank), microbatches, order)
 
 
-def _v(name: str, program: Program, sizes: dict[str, int], ranks: int, microbatches: int) -> Schedule:
-    """A family with two stages on each rank, placed as a V."""
-    order = (
-        _blocks(unroll(program, sizes, rank), [(0, rank), (0, 2 * ranks - 1 - rank)], microbatches) for rank in range(ranks)
-    )
-    return _schedule(name, placement("v", ranks), microbatches, order)
+def _sizes(program: Program, ranks: int, microbatches: int) -> dict[str, int]:
+    """The symbols of a program, each with its number."""
+    return {str(program.ranks): ranks, str(program.microbatches): microbatches}
+
+
+def _unfolded(program: Program, name: str, ranks: int, microbatches: int) -> list[tuple[Block, ...]]:
+    """Both ranks of every half-rank, the far one with the directions exchanged."""
+    _check_even(name, ranks)
+    if microbatches % 2:
+        raise ScheduleError(f"{name}: M = {microbatches} micro-batches; the two directions need an even M")
+    half = ranks // 2
+    folded = [unroll(program, _sizes(program, half, microbatches // 2), rank) for rank in range(half)]
+    ends = [(rank, ranks - 1 - rank) for rank in range(half)]
+    near = [_blocks(folded[near], [(0, near), (1, far)], microbatches) for near, far in ends]
+    far = [_blocks(folded[near], [(1, near), (0, far)], microbatches) for near, far in reversed(ends)]
+    return near + far
 
 
 def _zbv(ranks: int, microbatches: int) -> Schedule:
@@ -237,14 +337,18 @@ def _zbv(ranks: int, microbatches: int) -> Schedule:
     _check_sizes("zbv", ranks, microbatches, 2)
     planned = max(microbatches, 2 * ranks - 1)
     _check_sizes("zbv, which plans for at least 2P-1 micro-batches", ranks, planned, 2)
-    return _v("zbv", ZBV, {"P": ranks, "M": planned}, ranks, microbatches)
+    order = (
+        _blocks(unroll(ZBV, {"P": ranks, "M": planned}, rank), [(0, rank), (0, 2 * ranks - 1 - rank)], microbatches)
+        for rank in range(ranks)
+    )
+    return _schedule("zbv", placement("v", ranks), microbatches, order)
 
 
 def _dualpipev(ranks: int, microbatches: int) -> Schedule:
     _check_sizes("dualpipev", ranks, microbatches, 2)
     if microbatches < 2 * ranks:
         raise ScheduleError(f"dualpipev: M = {microbatches} micro-batches; expected at least 2 P = {2 * ranks}")
-    return _v("dualpipev", DUALPIPE, {"q": ranks, "m": microbatches}, ranks, microbatches)
+    return build_program(DUALPIPE, "v", ranks, microbatches, "dualpipev")
 
 
 def _dualpipe(ranks: int, microbatches: int) -> Schedule:
@@ -254,12 +358,7 @@ def _dualpipe(ranks: int, microbatches: int) -> Schedule:
         raise ScheduleError(
             f"dualpipe: M = {microbatches} micro-batches; expected an even number of at least 2 P = {2 * ranks}"
         )
-    half = ranks // 2
-    folded = [unroll(DUALPIPE, {"q": half, "m": microbatches // 2}, rank) for rank in range(half)]
-    ends = [(rank, ranks - 1 - rank) for rank in range(half)]
-    near = [_blocks(folded[near], [(0, near), (1, far)], microbatches) for near, far in ends]
-    far = [_blocks(folded[near], [(1, near), (0, far)], microbatches) for near, far in reversed(ends)]
-    return _schedule("dualpipe", placement("bidirectional", ranks, 1), microbatches, near + far)
+    return build_program(DUALPIPE, "bidirectional", ranks, microbatches, "dualpipe")
 
 
 def _check_even(name: str, ranks: int) -> None:
@@ -385,7 +484,7 @@ class Family:
 
 
 def _straight_family(program: Program, description: str, published: tuple[Claim, ...]) -> Family:
-    build = partial(_straight, program)
+    build = partial(build_program, program, "sequential")
     return Family(program.name, description, "any P and M", "sequential", build, published, program)
 
 

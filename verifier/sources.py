@@ -15,7 +15,7 @@ from verifier.formats.source import Source, one_line
 from verifier.formats.torch_csv import WITH_COMMUNICATION
 from verifier.messages import reduces
 from verifier.model import Limits, Schedule, ScheduleError
-from verifier.specs import Spec, limits_of, limits_over, read_costs, read_spec
+from verifier.specs import Spec, limits_of, limits_over, read_costs, read_spec, sized
 from verifier.verify import Report, verify
 
 
@@ -37,9 +37,9 @@ def open_source(
     Parameters
     ----------
     ranks, stages_per_rank, rule
-        Of a family.
+        Of a family; ranks also of a spec with loops.
     microbatches
-        Of a family, or how many a file should have.
+        Of a family or loops, or how many a file should have.
     dialect, copies
         Of a file.
 
@@ -59,10 +59,13 @@ def open_source(
         _refuse(text, "a family", dialect=dialect, copies=copies)
         return Source(_family(text, ranks, microbatches, stages_per_rank, rule), "family")
     if text.endswith(".toml"):
-        _refuse(
-            text, "a spec", P=ranks, M=microbatches, stages_per_rank=stages_per_rank, rule=rule, dialect=dialect, copies=copies
-        )
-        return _of_spec(read_spec(text))
+        _refuse(text, "a spec", stages_per_rank=stages_per_rank, rule=rule, dialect=dialect, copies=copies)
+        spec = read_spec(text)
+        if spec.loops is None:
+            _refuse(text, "a spec", P=ranks, M=microbatches)
+        elif ranks is not None or microbatches is not None or spec.source is None:
+            spec = sized(spec, ranks, microbatches)
+        return _of_spec(spec)
     from verifier.formats import load
 
     _refuse(text, "a file", P=ranks, stages_per_rank=stages_per_rank, rule=rule)
@@ -92,8 +95,10 @@ def fitting(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
     if is_family(text):
         names = {"ranks", "microbatches", *(FAMILIES[text].options if text in FAMILIES else ())}
+    elif text.endswith(".toml"):
+        names = {"ranks", "microbatches"} if read_spec(text).loops else set()
     else:
-        names = set() if text.endswith(".toml") else {"microbatches", "dialect", "copies"}
+        names = {"microbatches", "dialect", "copies"}
     return {name: value for name, value in options.items() if name in names}
 
 
@@ -217,7 +222,7 @@ def _priced(source: Source, costs: CostModel | None) -> Source:
 
 def _of_spec(spec: Spec) -> Source:
     if spec.source is None:
-        raise ScheduleError(f"{spec.path}: expected a table [schedule] with a family or a file")
+        raise ScheduleError(f"{spec.path}: expected a table [schedule] with a family or a file, or [loops]")
     return _against(spec.source, spec)
 
 

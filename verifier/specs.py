@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from verifier.costs import CostModel
 from verifier.formats.source import Source, one_line, reason
 from verifier.model import MAX_DIGITS, MAX_OPS, Limits, Problem, ScheduleError, exact
 from verifier.verify import NUMBERS
 
+if TYPE_CHECKING:
+    from verifier.formats.loop_text import OwnLoops
+
 MAX_BYTES = 1_000_000
 """A spec is written by people; what is larger is another file given by mistake."""
 
-_TABLES = ("schedule", "problem", "costs", "limits", "expect")
+_TABLES = ("schedule", "loops", "problem", "costs", "limits", "expect")
 _FAMILY_KEYS = ("family", "ranks", "microbatches", "stages_per_rank", "rule")
 _FILE_KEYS = ("file", "microbatches", "dialect")
+_SIZE_KEYS = ("ranks", "microbatches")
 _PROBLEM_KEYS = ("placement", "ranks", "microbatches", "stages_per_rank")
 
 
@@ -37,7 +42,9 @@ class Spec:
     problem
         Of ``[problem]``, or of the schedule.
     source
-        The schedule of ``[schedule]``, as its family or file gives it.
+        The schedule of ``[schedule]``, as its family, file or loops give it.
+    loops
+        The loop program of ``[loops]``.
     expectations
         Numbers that are known of the schedule: one, or one per rank. They are judged as claims.
     reference
@@ -47,6 +54,7 @@ class Spec:
     path: str
     problem: Problem | None = None
     source: Source | None = None
+    loops: OwnLoops | None = None
     costs: CostModel | None = None
     limits: Limits = field(default_factory=Limits)
     expectations: Mapping[str, object] = field(default_factory=dict)
@@ -186,21 +194,74 @@ def _tables(path: Path) -> dict[str, dict[str, object]]:
 def _spec(shown: str, path: Path, tables: dict[str, dict[str, object]]) -> Spec:
     if not tables:
         raise ScheduleError(f"empty; expected tables such as {', '.join(f'[{name}]' for name in _TABLES)}")
-    if "schedule" in tables and "problem" in tables:
-        raise ScheduleError("expected [schedule] or [problem], got both")
+    for other in ("schedule", "loops"):
+        if other in tables and "problem" in tables:
+            raise ScheduleError(f"expected [{other}] or [problem], got both")
+    loops = _loops(tables["loops"]) if "loops" in tables else None
     costs = CostModel.of(**tables["costs"]) if "costs" in tables else None
     limits = _limits(tables.get("limits", {}))
     expectations, reference = _expectations(tables.get("expect", {}))
-    source = _schedule(tables["schedule"], path.parent) if "schedule" in tables else None
+    source = _schedule(tables["schedule"], path.parent, loops) if "schedule" in tables else None
     problem = source.schedule.problem if source else _problem(tables["problem"]) if "problem" in tables else None
     if problem:
         (costs or CostModel.of()).check(problem)
         limits.check(problem.ranks)
-    return Spec(shown, problem, source, costs, limits, expectations, reference)
+    return Spec(shown, problem, source, loops, costs, limits, expectations, reference)
 
 
-def _schedule(table: dict[str, object], folder: Path) -> Source:
-    """``[schedule]``: a family with its sizes, or a file beside the spec."""
+def sized(spec: Spec, ranks: int | None, microbatches: int | None) -> Spec:
+    """
+    A spec of a loop program with its schedule for other sizes; a size that is not given is that of ``[schedule]``.
+
+    Expectations are about the sizes of the spec, and are left out for others.
+
+    Raises
+    ------
+    ScheduleError
+        If a size is missing, or the loops, costs or limits do not fit.
+
+    Examples
+    --------
+    >>> sized(read_spec("specs/loops-early-1f1b.toml"), 4, 16).source.schedule.name
+    'early 1f1b P=4 M=16'
+    """
+    assert spec.loops is not None, "asked for loops only"
+    have = spec.problem
+    if have is not None:
+        ranks = have.ranks if ranks is None else ranks
+        microbatches = have.total_microbatches if microbatches is None else microbatches
+    if ranks is None or microbatches is None:
+        raise ScheduleError(f"{spec.path}: a loop program needs its sizes, for example: {spec.path} -P 4 -M 8")
+    try:
+        source = _of_loops(spec.loops, ranks, microbatches)
+        problem = source.schedule.problem
+        (spec.costs or CostModel.of()).check(problem)
+        spec.limits.check(problem.ranks)
+    except ScheduleError as error:
+        raise ScheduleError(f"{spec.path}: {error}") from None
+    if problem != have:
+        spec = replace(spec, expectations={}, reference="")
+    return replace(spec, problem=problem, source=source)
+
+
+def _loops(table: dict[str, object]) -> OwnLoops:
+    from verifier.formats.loop_text import KEYS, read_loops
+
+    known_keys(table, KEYS, "loops")
+    return read_loops(table)
+
+
+def _of_loops(loops: OwnLoops, ranks: int, microbatches: int) -> Source:
+    from verifier.families import build_program
+
+    return Source(build_program(loops.program, loops.placement, ranks, microbatches), "loops")
+
+
+def _schedule(table: dict[str, object], folder: Path, loops: OwnLoops | None) -> Source:
+    """``[schedule]``: a family with its sizes, a file beside the spec, or the sizes of ``[loops]``."""
+    if loops is not None:
+        known_keys(table, _SIZE_KEYS, "schedule")
+        return _of_loops(loops, *(_whole(table, "schedule", key) for key in _SIZE_KEYS))
     if "file" in table:
         from verifier.formats import load
 
@@ -212,7 +273,7 @@ def _schedule(table: dict[str, object], folder: Path) -> Source:
 
     known_keys(table, _FAMILY_KEYS, "schedule")
     family = _text(table, "schedule", "family")
-    sizes = [_whole(table, "schedule", key) for key in ("ranks", "microbatches")]
+    sizes = [_whole(table, "schedule", key) for key in _SIZE_KEYS]
     options: dict[str, object] = {}
     if "stages_per_rank" in table:
         options["stages_per_rank"] = _whole(table, "schedule", "stages_per_rank")
