@@ -8,6 +8,7 @@ import shutil
 import time
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 
 import pytest
 
@@ -15,12 +16,14 @@ from verifier.costs import CostModel
 from verifier.families import build_family
 from verifier.gaps import gaps, why
 from verifier.model import Block, Origin, Problem, Schedule
+from verifier.sources import open_source, verdict
 from verifier.verify import verify
 from verifier.views.report import page
 
 pytestmark = pytest.mark.browser
 webdriver = pytest.importorskip("selenium.webdriver")
 
+OPTIMUM = Path(__file__).parents[1] / "examples" / "optimum-p8-m20.json"
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 # Texts that the page writes onto canvases, as (canvas, text, left, top, right, bottom), noted as they are written.
@@ -245,6 +248,26 @@ def test_several_schedules_share_one_axis(opened):
     one(browser, "#nearer").click()
     first, second = browser.execute_script(where)
     assert first == second
+
+
+def test_dualpipe_stands_beside_the_optimum(opened):
+    optimum = verdict(open_source(str(OPTIMUM)), solver="replay")
+    browser = opened(judged("dualpipe", 8, 20), optimum, judged("1f1b", 8, 20))
+    lines = browser.find_elements("css selector", "#comparison tr")
+    rows = [[cell.text for cell in line.find_elements("css selector", "td")] for line in lines]
+    assert [row[:5] for row in rows if row] == [
+        ["dualpipe P=8 M=20", "proved", "66", "6", "9.1% (1/11)"],
+        ["optimum P=8 M=20", "proved", "63", "3", "4.8% (1/21)"],
+        ["1f1b P=8 M=20", "proved", "81", "21", "25.9% (7/27)"],
+    ]
+    # The same moment stands at the same place in all of them, and so does the end of the longest.
+    x = "return report.timelines.map((timeline) => timeline.canvas.getBoundingClientRect().left + timeline.x(arguments[0]))"
+    for tick in (0, 63, 81):
+        assert len(set(browser.execute_script(x, tick))) == 1
+    gaps = browser.execute_script("return report.plans[1].gaps.flat().map(([, begin, end]) => [begin, end])")
+    assert sum(end - begin for begin, end in gaps) == 8 * 3
+    one(browser, "#critical").click()
+    assert len(browser.find_elements("css selector", "canvas")) == 3
 
 
 def test_names_stay_text(opened):

@@ -3,18 +3,23 @@
 import importlib.util
 from dataclasses import replace
 from importlib.metadata import version
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from click.testing import CliRunner
 
+from verifier.bounds import bounds
+from verifier.cli import main
 from verifier.costs import CostModel
 from verifier.families import build_family
-from verifier.model import Block, Problem, Schedule
+from verifier.model import Block, Problem, Schedule, ScheduleError
+from verifier.sources import open_source, verdict
 from verifier.verify import verify
 from verifier.views.palette import COLOURS, THEMES
 from verifier.views.picture import FORMATS, picture
+from verifier.views.sheet import held_stretches
 
 pytest.importorskip("matplotlib")
 
@@ -50,7 +55,8 @@ def style(element):
 
 
 def fills(tree):
-    return [style(path).get("fill") for path in tree.iter(f"{SVG}path")]
+    """The fill of every shape; a path holds all that look alike."""
+    return [style(path).get("fill") for path in tree.iter(f"{SVG}path") for _ in range(path.get("d").count("M"))]
 
 
 def boxes(tree):
@@ -122,6 +128,39 @@ def test_idle_time_and_memory_are_drawn():
     assert {"peak 4", "peak 3", "peak 2", "peak 1", "live activations"} <= set(texts(tree))
 
 
+def test_memory_strips_are_as_high_as_what_is_held():
+    report = judged("1f1b", 2, 4, F=2, hop=1, release="1/2")
+    timeline = report.simulation.timeline
+    for rank in range(2):
+        found = list(held_stretches(report.simulation, timeline, rank))
+        assert all(before[1] < after[0] or before[2] != after[2] for before, after in pairwise(found))
+        # A sample of every tick, against the steps at the blocks.
+        drawn = {tick: held for begin, end, held in found for tick in range(begin, end)}
+        kept = [sum(map(report.costs.activation_steps, block.ops)) for block in report.schedule.order[rank]]
+        for tick in range(timeline.makespan_ticks):
+            begun = [at for at, start in enumerate(timeline.start[rank]) if start <= tick]
+            inside = begun and tick < timeline.start[rank][begun[-1]] + timeline.duration[rank][begun[-1]]
+            expected = report.simulation.held_steps[rank][begun[-1]] if inside else sum(kept[: len(begun)])
+            assert drawn.get(tick, 0) == expected
+
+
+def test_large_schedules_are_drawn_in_few_bytes():
+    report = judged("zbv", 16, 128)
+    blocks = sum(map(len, report.schedule.order))
+    drawn = picture(report)
+    assert len(drawn) / blocks < 200
+    found = fills(ElementTree.fromstring(drawn))
+    assert sum(found.count(colour) for kind in "FIW" for colour in COLOURS[kind]) == blocks + 2 * 3
+
+
+def test_what_a_picture_cannot_show_is_refused(monkeypatch):
+    monkeypatch.setattr("verifier.views.picture.MOST", 90)
+    with pytest.raises(ScheduleError, match=r"^png: 96 blocks, and a picture has at most 90; --to html shows them all, and"):
+        picture(judged("zbv", 4, 4), "png")
+    ended = CliRunner().invoke(main, ["export", "zbv", "-P", "4", "-M", "4", "--to", "svg"])
+    assert (ended.exit_code, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_same_schedule_gives_the_same_bytes(form):
     report = judged("dualpipe", 4, 8)
@@ -163,6 +202,16 @@ def test_where_ranks_hang_the_picture_says_so():
     assert any(text.startswith("no timeline exists") for text in found)
     assert any(text.startswith("refuted (dependencies): 2 blocks wait in a circle") for text in found)
     assert "critical path" not in found
+
+
+def test_the_optimum_of_the_documentation_is_one():
+    source = open_source(str(Path(__file__).parents[1] / "examples" / "optimum-p8-m20.json"))
+    report = verdict(source)
+    dualpipe = build_family("dualpipe", 8, 20)
+    assert report.schedule.problem == dualpipe.problem
+    assert (report.status, source.limits.activations, source.costs) == ("proved", 9, CostModel.of(FB=3))
+    shortest = bounds(dualpipe.problem, source.costs, source.limits)[0]
+    assert report.simulation.timeline.makespan == shortest.ticks / source.costs.ticks_per_unit == 63
 
 
 def test_the_pictures_of_the_documentation_are_current():

@@ -21,7 +21,9 @@ def picture(source: Source, form: str, theme: str, memory: bool) -> bytes:
     """The timeline as a picture, which says so where the schedule is refuted."""
     from verifier.sources import verdict
     from verifier.views.picture import picture as draw
+    from verifier.views.picture import refuse_too_large
 
+    refuse_too_large(source.schedule, form)
     return draw(verdict(source, solver="replay"), form, theme=theme, memory=memory)
 
 

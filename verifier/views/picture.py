@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from verifier.formats.source import one_line
 from verifier.gaps import gaps
-from verifier.model import Part, ScheduleError, shown
+from verifier.model import Part, Schedule, ScheduleError, shown
 from verifier.verify import Report
 from verifier.views.labels import costs_text, round_step, share_text
 from verifier.views.palette import COLOURS, THEMES, tones
@@ -36,15 +36,20 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMATS = ("svg", "png", "pdf")
+MOST = 300_000
+"""Blocks of the largest picture: it takes half a minute, and shows little more than stripes."""
 
-_SETTINGS: dict[Any, Any] = {
+_GRAIN = 7200
+"""Steps per inch to which times are rounded, since a picture of many blocks consists of their digits."""
+
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "verifier",
     "pdf.fonttype": 42,
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "hatch.linewidth": 0.5,
 }
-_METADATA: dict[str, dict[str, Any]] = {
+METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "verifier"},
     "pdf": {"CreationDate": None, "Creator": "verifier", "Producer": "matplotlib"},
     "png": {"Software": "verifier"},
@@ -69,7 +74,7 @@ def picture(report: Report, form: str = "svg", *, theme: str = "light", memory: 
     Raises
     ------
     ScheduleError
-        If matplotlib is not installed.
+        If matplotlib is not installed, or there are more blocks than :data:`MOST`.
 
     Examples
     --------
@@ -85,6 +90,7 @@ def picture(report: Report, form: str = "svg", *, theme: str = "light", memory: 
         raise ScheduleError(
             f"{form}: needs matplotlib, which comes with pip install 'pipeline-schedule-verifier[pictures]'; html does without"
         ) from None
+    refuse_too_large(report.schedule, form)
     sheet = Sheet.of(report, memory)
     colours = THEMES[theme]
     out = BytesIO()
@@ -92,13 +98,27 @@ def picture(report: Report, form: str = "svg", *, theme: str = "light", memory: 
         # A name in letters that no font has is still the name.
         warnings.simplefilter("ignore", UserWarning)
         mpl.rcdefaults()
-        mpl.rcParams.update(_SETTINGS)
+        mpl.rcParams.update(SETTINGS)
         figure = Figure(figsize=(sheet.width, sheet.height), dpi=150)
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, sheet.width), ylim=(0, sheet.height))
         axes.axis("off")
         _Pen(axes, colours).draw(sheet)
-        figure.savefig(out, format=form, metadata={"Title": sheet.name, **_METADATA[form]}, facecolor=colours["paper"])
+        figure.savefig(out, format=form, metadata={"Title": sheet.name, **METADATA[form]}, facecolor=colours["paper"])
     return out.getvalue()
+
+
+def refuse_too_large(schedule: Schedule, form: str) -> None:
+    """
+    Refuse a schedule of more blocks than a picture may have; costs nothing, where a verdict on it takes a while.
+
+    Raises
+    ------
+    ScheduleError
+        If there are more than :data:`MOST`.
+    """
+    blocks = sum(map(len, schedule.order))
+    if blocks > MOST:
+        raise ScheduleError(f"{form}: {blocks} blocks, and a picture has at most {MOST}; --to html shows them all, and zooms")
 
 
 # ---------------------------------------- drawing
@@ -115,7 +135,7 @@ class _Style(NamedTuple):
 
 
 class _Pen:
-    """Collects rectangles by style, since one collection is drawn far faster than its members."""
+    """Collects rectangles by style, since a path of them all is written far faster than its members, and far smaller."""
 
     def __init__(self, axes: Axes, colours: dict[str, str]) -> None:
         self.axes = axes
@@ -180,7 +200,10 @@ class _Pen:
             each = (right - left) / len(parts)
             for index, (part, number) in enumerate(zip(parts, numbers(schedule, block), strict=True)):
                 self._part(part, tone.get(part[1:3], 0), left + index * each, bottom, each, sheet.block, number)
-            self._rectangle(self._frame(len(parts) == 2), left, bottom, right, bottom + sheet.block)
+            frame = self._frame(len(parts) == 2)
+            if (right - left) * 72 >= 2.5 * frame.width:
+                # A frame must not hide what is in it.
+                self._rectangle(frame, left, bottom, right, bottom + sheet.block)
 
     def _part(self, part: Part, tone: int, left: float, bottom: float, width: float, height: float, number: str) -> None:
         """One half of a pair, or the whole of another block."""
@@ -248,6 +271,7 @@ class _Pen:
     # ---------------------------------------------------------------------------------------------------- matplotlib
 
     def _rectangle(self, style: _Style, left: float, bottom: float, right: float, top: float) -> None:
+        left, right = (round(x * _GRAIN) / _GRAIN for x in (left, right))
         self.shapes[style].append([(left, bottom), (right, bottom), (right, top), (left, top)])
 
     def _text(
@@ -269,18 +293,19 @@ class _Pen:
 
     def _flush(self) -> None:
         """Hand the rectangles to matplotlib."""
-        from matplotlib.collections import PolyCollection
+        from matplotlib.patches import PathPatch
+        from matplotlib.path import Path
 
         for style, shapes in sorted(self.shapes.items(), key=lambda item: item[0][:4]):
-            self.axes.add_collection(
-                PolyCollection(
-                    shapes,
-                    facecolors=style.face,
-                    edgecolors=style.edge,
-                    linewidths=style.width,
-                    hatch=style.hatch,
-                    zorder=style.layer,
-                    clip_on=False,
-                ),
-                autolim=False,
+            corners = [corner for shape in shapes for corner in (*shape, shape[0])]
+            codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(shapes)
+            patch = PathPatch(
+                Path(corners, codes),
+                facecolor=style.face,
+                edgecolor=style.edge,
+                linewidth=style.width,
+                hatch=style.hatch,
+                zorder=style.layer,
+                clip_on=False,
             )
+            self.axes.add_artist(patch)

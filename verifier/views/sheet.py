@@ -181,12 +181,26 @@ def critical_stretches(run: Simulation, timeline: Timeline) -> Iterator[tuple[in
 
 
 def held_stretches(run: Simulation, timeline: Timeline, rank: int) -> Iterator[tuple[int, int, int]]:
-    """From when to when a rank holds how many steps of activations, where it holds any."""
+    """From when to when a rank holds how many steps of activations, where it holds any; each as long as that stays the same."""
+    begin = end = steps = 0
+    for since, until, held in _held(run, timeline, rank):
+        if held != steps or since != end:
+            if steps:
+                yield begin, end, steps
+            begin, steps = since, held
+        end = until
+    if steps:
+        yield begin, end, steps
+
+
+def _held(run: Simulation, timeline: Timeline, rank: int) -> Iterator[tuple[int, int, int]]:
+    """The same, block by block and gap by gap."""
     row, starts, spans = run.schedule.order[rank], timeline.start[rank], timeline.duration[rank]
-    held = 0
+    kept = 0
     for position, block in enumerate(row):
-        yield starts[position], starts[position] + spans[position], run.held_steps[rank][position]
-        held += sum(map(run.costs.activation_steps, block.ops))
+        behind = starts[position] + spans[position]
+        yield starts[position], behind, run.held_steps[rank][position]
+        kept += sum(map(run.costs.activation_steps, block.ops))
         end = starts[position + 1] if position + 1 < len(row) else timeline.makespan_ticks
-        if held and end > starts[position] + spans[position]:
-            yield starts[position] + spans[position], end, held
+        if end > behind:
+            yield behind, end, kept
