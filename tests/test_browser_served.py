@@ -5,10 +5,12 @@ Needs Chromium and its driver (Debian: chromium, chromium-driver); run by ``make
 """
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -134,6 +136,10 @@ def test_a_family_is_judged_seen_and_downloaded(served, downloads):
     assert verify(source.schedule, source.costs, source.limits).status == "proved"
     assert json.loads(downloaded(served, downloads, "trace", "trace.json").read_text())["traceEvents"]
     assert "torch-comms-csv" in one(served, "#refused").text
+    for name in ("schedule.svg", "schedule-dark.svg"):
+        which = "svg-dark" if "dark" in name else "svg"
+        drawn = ElementTree.parse(downloaded(served, downloads, which, name))
+        assert "dualpipe P=8 M=20" in {"".join(text.itertext()) for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
 
 
 def test_a_search_shows_its_progress_and_can_be_cancelled(served, downloads):
@@ -151,6 +157,21 @@ def test_a_search_shows_its_progress_and_can_be_cancelled(served, downloads):
     judge(served)
     assert one(served, "#status").text == "optimal"
     assert "nothing shorter exists" in one(served, "#found").text
+
+
+def test_a_search_takes_its_objective_scope_and_seed(served):
+    assert not one(served, "[name=seed]").is_displayed()
+    one(served, "[value=synthesis]").click()
+    assert one(served, "[name=seed]").is_displayed()
+    fill(served, placement="bidirectional", ranks="2", microbatches="4", seed="5", costs="", activations="")
+    fill(served, objective="the longest span of a rank", scope="all schedules")
+    judge(served)
+    assert one(served, "#status").text == "optimal", one(served, "#error").text
+    assert re.match(r"Longest span \d+; nothing shorter exists \(", one(served, "#found").text)
+    fill(served, scope="mirror-symmetric ones", objective="makespan", seed="99999999999")
+    served.execute_script("document.querySelector('[name=seed]').removeAttribute('max')")
+    judge(served)
+    assert one(served, "#error").text == "seed: expected a whole number from 0 to 2147483647, got 99999999999"
 
 
 def test_a_broken_table_is_marked_where_it_is_broken(served):
@@ -186,6 +207,9 @@ def test_names_stay_text(served, downloads):
     assert served.find_elements("css selector", "img") == []
     served.switch_to.default_content()
     assert load(downloaded(served, downloads, "json", "schedule.json")).schedule.name == HOSTILE
+    drawn = ElementTree.parse(downloaded(served, downloads, "svg", "schedule.svg"))
+    assert HOSTILE in {"".join(text.itertext()) for text in drawn.iter("{http://www.w3.org/2000/svg}text")}
+    assert not list(drawn.iter("{http://www.w3.org/2000/svg}img"))
     paste(served, f"0F0,{HOSTILE}")
     assert texts(served, "td.wrong") == [HOSTILE]
     assert served.find_elements("css selector", "img") == []

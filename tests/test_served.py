@@ -21,11 +21,14 @@ from starlette.testclient import TestClient
 from verifier.cli import main
 from verifier.formats import read
 from verifier.model import ScheduleError
+from verifier.synthesize import Synthesis
+from verifier.views.palette import THEMES
 from verifier.views.served import app, jobs, work
 from verifier.views.served.request import MAX_BODY, SOURCES, checked
 
 HOST = "127.0.0.1:8765"
 FAMILY = {"source": "family", "family": "1f1b", "ranks": 4, "microbatches": 8}
+SYNTHESIS = {"source": "synthesis", "placement": "bidirectional", "ranks": 4, "microbatches": 8, "budget": 20}
 HUNG = "import sys; [None for line in sys.stdin]"
 """Stands in for work that does not end by itself."""
 
@@ -124,6 +127,11 @@ def test_unknown_paths(client, path):
         ({"source": "pasted"}, "text: missing"),
         ({"source": "synthesis", "placement": "v", "ranks": 4, "microbatches": 8, "budget": 10**6}, "budget: expected"),
         ({"source": "synthesis", "placement": "v", "ranks": 4, "microbatches": 8}, "budget: missing"),
+        ({**SYNTHESIS, "seed": -1}, "seed: expected a whole number from 0 to 2147483647, got -1"),
+        ({**SYNTHESIS, "seed": 2**31}, "seed: expected"),
+        ({**SYNTHESIS, "scope": "some"}, "scope: expected auto or mirrored or all, got some"),
+        ({**SYNTHESIS, "objective": "idle"}, "objective: expected makespan or span-idle, got idle"),
+        ({**FAMILY, "scope": "all"}, "scope: family knows no such value"),
         ([], "source: expected"),
     ],
 )
@@ -144,7 +152,6 @@ def test_a_whole_number_of_thousands_of_digits_is_refused(client):
     assert (answer.status_code, "a number too large" in answer.text) == (400, True)
 
 
-SYNTHESIS = {"source": "synthesis", "placement": "bidirectional", "ranks": 4, "microbatches": 8, "budget": 20}
 HARD = {**SYNTHESIS, "costs": "F=10,I=12,W=9,FB=26,hop=1", "activations": "4", "budget": 200}
 
 
@@ -155,6 +162,28 @@ def test_the_shortest_schedule_is_found_and_certified(client):
     assert source.schedule.name == "bidirectional P=4 M=8, synthesized"
     assert source.certificate["kind"] == "bound"
     assert source.limits.activations == 5
+
+
+def test_objective_scope_and_seed_reach_the_search(monkeypatch):
+    asked = {}
+
+    def search(problem, costs, limits, **options):
+        asked.update(options)
+        return Synthesis("unknown", reason="not looked for")
+
+    monkeypatch.setattr("verifier.synthesize.synthesize", search)
+    monkeypatch.setattr("verifier.views.served.work.signal.signal", lambda *_: None)
+    chosen = {"objective": "span-idle", "scope": "all", "seed": 0, "pairs": "any"}
+    result = work.answer(checked({**SYNTHESIS, **chosen}), print)["result"]
+    assert result["synthesis"]["status"] == "unknown"
+    assert {**chosen, "budget": 20}.items() <= asked.items()
+
+
+def test_the_shortest_span_is_found_among_all(client):
+    job = ended(client, {**SYNTHESIS, "objective": "span-idle", "scope": "all", "seed": 7, "ranks": 2, "microbatches": 4})
+    found = job["synthesis"]
+    assert (found["status"], found["scope"], found["objective"]) == ("optimal", "all", "span-idle")
+    assert found["longest_span"] <= found["makespan"]
 
 
 def test_limits_that_nothing_meets_are_a_result(client):
@@ -244,7 +273,7 @@ def test_a_family_is_judged_and_its_files_can_be_had(client):
     verdict = job["verdict"]
     assert (job["state"], verdict["status"], verdict["ranks"]) == ("done", "proved", 4)
     assert verdict["properties"]["messages"]["models"]["rank"]["status"] == "proved"
-    assert job["files"] == ["json", "messages", "trace", "verdict", "report"]
+    assert job["files"] == ["json", "messages", "trace", "verdict", "report", "svg", "svg-dark"]
     assert "torch-comms-csv" in job["refused"]["csv"]
     files = {name: client.get(f"/jobs/{job['job']}/{name}") for name in job["files"]}
     assert files["json"].headers["content-disposition"] == 'attachment; filename="schedule.json"'
@@ -253,10 +282,30 @@ def test_a_family_is_judged_and_its_files_can_be_had(client):
     assert again.costs is not None
     assert files["trace"].json()["traceEvents"]
     assert files["verdict"].json() == verdict
+    assert files["svg"].headers["content-type"].startswith("image/svg+xml")
+    assert files["svg"].headers["content-disposition"] == 'attachment; filename="schedule.svg"'
+    for theme, name in (("light", "svg"), ("dark", "svg-dark")):
+        drawn = files[name].text
+        assert "dualpipe P=4 M=8" in drawn
+        assert f"fill: {THEMES[theme]['paper']}" in drawn
     assert read(files["messages"].content, "downloaded", copies=2).program
     assert "sandbox allow-scripts" in files["report"].headers["content-security-policy"]
     assert "content-disposition" not in files["report"].headers
     assert client.get(f"/jobs/{job['job']}/report?download").headers["content-disposition"].startswith("attachment")
+
+
+def test_what_is_too_large_to_draw_is_said(monkeypatch):
+    monkeypatch.setattr(work, "DRAWN", 63)
+    result = work.answer(checked(FAMILY), print)["result"]
+    assert result["refused"]["svg"].startswith("more than 63 blocks; the report shows them all")
+    assert "report" in result["files"]
+
+
+def test_without_matplotlib_the_rest_is_there(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    result = work.answer(checked(FAMILY), print)["result"]
+    assert "matplotlib" in result["refused"]["svg"]
+    assert sorted(result["files"]) == ["csv", "json", "messages", "report", "trace", "verdict"]
 
 
 def answered(text, **more):
@@ -287,7 +336,7 @@ def test_a_refuted_table_is_marked_where_it_is_wrong():
     result = answered(text)["result"]
     witness = result["verdict"]["properties"]["dependencies"]["witness"][0]
     assert (witness["rank"], witness["cell"]) in marked(result["table"])
-    assert sorted(result["files"]) == ["json", "report", "verdict"]
+    assert sorted(result["files"]) == ["json", "report", "svg", "svg-dark", "verdict"]
     assert result["refused"]["csv"].startswith("refuted, so nothing is offered for runtimes")
 
 

@@ -1,9 +1,10 @@
 /* The served page: what the form asks for is sent, followed, and what comes back is shown. Texts become text, never markup. */
 
 const EVERY = 300;
-const WHOLE = ["ranks", "microbatches", "stages_per_rank", "budget"];
+const WHOLE = ["ranks", "microbatches", "stages_per_rank", "seed", "budget"];
 const FILES = {
   json: "JSON", csv: "CSV", messages: "CSV with messages", trace: "trace", verdict: "verdict", report: "report",
+  svg: "SVG", "svg-dark": "SVG, dark",
 };
 const NUMBERS = {
   ranks: "ranks", microbatches: "micro-batches", makespan: "makespan", idle: "idle per rank", bubble_ratio: "bubble",
@@ -129,13 +130,15 @@ function finish(job) {
 
 /** What is known of the schedule that was looked for: how good it is, and why. */
 function searched(found) {
-  const { status, scope, makespan } = found, among = scope === "mirrored" ? " among mirror-symmetric schedules" : "";
+  const { status, scope } = found, among = scope === "mirrored" ? " among mirror-symmetric schedules" : "";
+  const length = found.longest_span === undefined ? `Makespan ${found.makespan}` : `Longest span ${found.longest_span}`;
+  const inScope = found.scope_bound ? `, nor below ${found.scope_bound} among mirror-symmetric schedules` : "";
   const why = found.certificate ? ` (${found.certificate.kind}: ${found.certificate.by.join(", ")})` : "";
   find("found").textContent = {
-    optimal: `Makespan ${makespan}; nothing shorter exists${among}${why}.`,
-    feasible: `Makespan ${makespan}; nothing below ${found.lower_bound} exists (${found.bound}); what lies between is open.`,
+    optimal: `${length}; nothing shorter exists${among}${why}.`,
+    feasible: `${length}; nothing below ${found.lower_bound} exists (${found.bound})${inScope}; what lies between is open.`,
   }[status] || `No schedule: ${found.reason}`;
-  verdictOn(makespan === undefined ? "no schedule" : "", status);
+  verdictOn(found.makespan === undefined ? "no schedule" : "", status);
 }
 
 function verdictOn(name, status) {

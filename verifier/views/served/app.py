@@ -31,7 +31,7 @@ from verifier.messages import MODELS
 from verifier.model import ScheduleError
 from verifier.views.palette import THEMES
 from verifier.views.served.jobs import BusyError, Job, Jobs
-from verifier.views.served.request import MAX_BODY, MAX_BUDGET, MAX_OPS, MAX_RANKS, checked
+from verifier.views.served.request import MAX_BODY, MAX_BUDGET, MAX_OPS, MAX_RANKS, MAX_SEED, checked
 from verifier.views.served.work import FILES
 
 BODY_SECONDS = 15.0
@@ -142,6 +142,7 @@ async def _page(_: Request) -> Response:
         ranks=MAX_RANKS,
         ops=MAX_OPS,
         budget=MAX_BUDGET,
+        seed=MAX_SEED,
     )
     return Response(text, media_type="text/html")
 
@@ -193,7 +194,8 @@ async def _file(request: Request) -> Response:
         raise HTTPException(404, "there is no such file")
     if name == "report" and "download" not in request.query_params:
         return Response(written, media_type="text/html", headers={"content-security-policy": _REPORT_POLICY})
-    kind = {"csv": "text/csv", "html": "text/html"}.get(FILES[name].rpartition(".")[2], "application/json")
+    kinds = {"csv": "text/csv", "html": "text/html", "svg": "image/svg+xml"}
+    kind = kinds.get(FILES[name].rpartition(".")[2], "application/json")
     return Response(written, media_type=kind, headers={"content-disposition": f'attachment; filename="{FILES[name]}"'})
 
 

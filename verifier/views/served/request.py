@@ -12,6 +12,8 @@ from verifier.families import FAMILIES, PLACEMENTS
 from verifier.formats.source import DIALECTS, one_line
 from verifier.messages import MODELS
 from verifier.model import ScheduleError
+from verifier.solvers.questions import OBJECTIVES
+from verifier.synthesize import SCOPES
 
 MAX_BODY = 2 * 2**20
 """Bytes of the largest request."""
@@ -20,18 +22,36 @@ MAX_OPS = 100_000
 """Ops of the largest schedule that the page works on; the command line goes further."""
 MAX_BUDGET = 300
 """Seconds of the longest search."""
+MAX_SEED = 2**31 - 1
 MAX_TEXT = 10_000
 """Characters of costs and limits."""
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "family": ("family", "ranks", "microbatches", "stages_per_rank", "rule"),
-    "synthesis": ("placement", "ranks", "microbatches", "stages_per_rank", "blocks", "pairs", "budget"),
+    "synthesis": (
+        "placement",
+        "ranks",
+        "microbatches",
+        "stages_per_rank",
+        "blocks",
+        "pairs",
+        "scope",
+        "objective",
+        "seed",
+        "budget",
+    ),
     "pasted": ("text", "microbatches", "dialect", "copies"),
 }
 """What can be worked on, and what each is described by."""
 
 _JUDGED_UNDER = ("costs", "activations", "weights", "messages")
-_WHOLE = {"ranks": MAX_RANKS, "microbatches": MAX_OPS, "stages_per_rank": 64, "budget": MAX_BUDGET}
+_WHOLE = {
+    "ranks": (1, MAX_RANKS),
+    "microbatches": (1, MAX_OPS),
+    "stages_per_rank": (1, 64),
+    "budget": (1, MAX_BUDGET),
+    "seed": (0, MAX_SEED),
+}
 _CHOICES: dict[str, Collection[str]] = {
     "family": FAMILIES,
     "placement": PLACEMENTS,
@@ -39,6 +59,8 @@ _CHOICES: dict[str, Collection[str]] = {
     "dialect": DIALECTS,
     "copies": ("1", "2"),
     "pairs": ("opposite", "any"),
+    "scope": SCOPES,
+    "objective": OBJECTIVES,
 }
 _NEEDED = {
     "family": ("family", "ranks", "microbatches"),
@@ -128,8 +150,9 @@ def check_size(stages: int, microbatches: int) -> None:
 def _check(name: str, value: object) -> None:
     """Type and size of one value."""
     if name in _WHOLE:
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _WHOLE[name]:
-            raise ScheduleError(f"{name}: expected a whole number from 1 to {_WHOLE[name]}, got {_shown(value)}")
+        least, most = _WHOLE[name]
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise ScheduleError(f"{name}: expected a whole number from {least} to {most}, got {_shown(value)}")
     elif name == "messages":
         if not isinstance(value, list) or len(value) > len(MODELS) or not set(map(str, value)) <= set(MODELS):
             raise ScheduleError(f"messages: expected some of {', '.join(MODELS)}")

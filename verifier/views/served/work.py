@@ -34,9 +34,13 @@ FILES = {
     "trace": "trace.json",
     "verdict": "verdict.json",
     "report": "report.html",
+    "svg": "schedule.svg",
+    "svg-dark": "schedule-dark.svg",
 }
 """What can be downloaded, and how the file is called."""
 
+DRAWN = 20_000
+"""Blocks of the largest schedule that is drawn: a second or two of every job."""
 FOR_RUNTIMES = ("csv", "messages")
 """Files that something will execute."""
 JUDGED_APART = ("activations", "weights", "claims")
@@ -99,7 +103,7 @@ def _searched(request: Request, tell: Tell) -> dict[str, object]:
 
     given = request.given
     costs, limits = _costs(request), limits_of(given.get("activations"), given.get("weights"))
-    options: dict[str, Any] = request.only("pairs", "budget")
+    options: dict[str, Any] = request.only("pairs", "scope", "objective", "seed", "budget")
     if "blocks" in given:
         options["blocks"] = tuple(kind.strip() for kind in given["blocks"].split(","))
     found = synthesize(_problem(given), costs, limits, on_progress=progress, **options)
@@ -155,6 +159,8 @@ def _files(source: Source, report: Report) -> tuple[dict[str, str], dict[str, st
         "trace": lambda: trace_json.dump(source.schedule, source.costs),
         "verdict": lambda: json.dumps(report.as_json(), indent=1) + "\n",
         "report": lambda: page([report]),
+        "svg": lambda: _picture(report, "light"),
+        "svg-dark": lambda: _picture(report, "dark"),
     }
     files, refused = {}, {}
     for name, write in writers.items():
@@ -165,6 +171,14 @@ def _files(source: Source, report: Report) -> tuple[dict[str, str], dict[str, st
         except ScheduleError as error:
             refused[name] = str(error)
     return files, refused
+
+
+def _picture(report: Report, theme: str) -> str:
+    from verifier.views.picture import picture
+
+    if sum(map(len, report.schedule.order)) > DRAWN:
+        raise ScheduleError(f"more than {DRAWN} blocks; the report shows them all, and verifier export draws more")
+    return picture(report, "svg", theme=theme).decode()
 
 
 def _runs(report: Report) -> bool:
