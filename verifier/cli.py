@@ -18,6 +18,7 @@ from verifier.commands.options import BROKEN_PIPE, DONE, INTERRUPTED, WRONG, exa
 from verifier.commands.proving import prove
 from verifier.commands.running import costs, run
 from verifier.commands.serving import serve
+from verifier.commands.sweeping import sweep
 from verifier.commands.synthesizing import synthesize
 from verifier.model import ScheduleError
 
@@ -99,5 +100,5 @@ def main(ctx: click.Context) -> int:
     return DONE
 
 
-for command in (families, show, verify, compare, export, synthesize, prove, run, costs, serve):
+for command in (families, show, verify, compare, export, synthesize, prove, run, costs, sweep, serve):
     main.add_command(command)
