@@ -171,6 +171,24 @@ def test_toggles_change_what_is_drawn_and_back(opened, toggle):
     assert shot(browser) == before
 
 
+def test_the_legend_explains_what_is_drawn(opened):
+    def legend():
+        return [item.text for item in browser.find_elements("css selector", "#legend > span")]
+
+    browser = opened(judged("1f1b", 2, 4))
+    assert legend() == ["F forward", "B full backward", "idle", "critical path"]
+    one(browser, "#memory").click()
+    one(browser, "#critical").click()
+    assert legend() == ["F forward", "B full backward", "idle", "live activations"]
+    browser = opened(judged("dualpipe", 4, 8), judged("zbv", 4, 8))
+    kinds = ["F forward", "B full backward", "I backward for the input", "W backward for the weights"]
+    assert legend() == [*kinds, "dark: direction 1, or second stage of a rank", "overlapped", "idle", "critical path"]
+    one(browser, "#stages").click()
+    assert legend() == ["first to last stage", "idle", "critical path"]
+    browser = opened(stuck())
+    assert legend() == ["F forward"]
+
+
 def test_zoom_and_move(opened):
     browser = opened(judged("dualpipe", 8, 20))
     canvas, all_of_it = one(browser, "canvas"), shot(browser)

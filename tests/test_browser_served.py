@@ -126,7 +126,7 @@ def test_a_family_is_judged_seen_and_downloaded(served, downloads):
     fill(served, family="dualpipe", ranks="8", microbatches="20", activations="9")
     judge(served)
     assert one(served, "#status").text == "proved"
-    assert texts(served, "#numbers dd")[2] == "66"
+    assert texts(served, "#numbers dd")[2:5] == ["66", "6", "9.1% (1/11)"]
     assert one(served, "#report").is_displayed()
     served.switch_to.frame(one(served, "#report"))
     until(served, lambda: one(served, "canvas").is_displayed())

@@ -48,8 +48,9 @@ class Page {
     return [`rgb(${mixed.join(" ")})`, bright > 130 ? "#000000" : "#ffffff"];
   }
 
+  /** What the drawing means, of that which occurs in it. */
   legend() {
-    const items = [];
+    const items = [], some = (holds) => this.plans.some(holds);
     const add = (fill, text, className = "") => {
       const item = element("span"), swatch = element("i", "", `swatch ${className}`);
       if (fill) swatch.style.background = fill;
@@ -60,13 +61,21 @@ class Page {
       add(`linear-gradient(to right, ${this.data.ramp.map((mixed) => `rgb(${mixed.join(" ")})`).join(", ")})`, "first to last stage");
     } else {
       for (const [kind, meaning] of Object.entries(this.data.meaning)) {
+        if (!some((plan) => plan.code.some((code) => KINDS[code & 3] === kind))) continue;
         const [light, dark] = this.data.palette[kind];
         add(`linear-gradient(to right, ${light} 50%, ${dark} 50%)`, `${kind} ${meaning}`);
       }
-      items.push(element("span", "dark: direction 1, or second stage of a rank"));
+      const tones = [
+        ...(some((plan) => plan.directions > 1) ? ["direction 1"] : []),
+        ...(some((plan) => plan.directions === 1 && plan.stages > plan.ranks) ? ["second stage of a rank"] : []),
+      ];
+      if (tones.length) items.push(element("span", `dark: ${tones.join(", or ")}`));
+      const [first, second] = [this.data.palette.F[0], this.data.palette.B[1]];
+      if (some((plan) => plan.pairs.length)) add(`linear-gradient(to right, ${first} 50%, ${second} 50%)`, "overlapped", "pair");
     }
-    add("", "idle", "idle");
-    add("", "critical path", "critical");
+    if (some((plan) => plan.gaps.some((row) => row.length))) add("", "idle", "idle");
+    if (this.state.critical && some((plan) => plan.critical.length)) add("", "critical path", "critical");
+    if (this.state.memory) add("var(--memory)", "live activations");
     find("legend").replaceChildren(...items);
   }
 

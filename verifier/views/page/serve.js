@@ -25,8 +25,12 @@ function element(tag, text = "", className = "") {
 
 const items = (texts) => texts.map((text) => element("li", text));
 
-/** A list of equal numbers is shown as one. */
-function short(value) {
+/** A list of equal numbers is shown as one, a share as percent too. */
+function short(value, name) {
+  if (name === "bubble_ratio") {
+    const [part, whole = 1] = String(value).split("/");
+    return `${((100 * part) / whole).toFixed(1)}%${whole === 1 ? "" : ` (${value})`}`;
+  }
   if (!Array.isArray(value)) return String(value);
   return new Set(value).size === 1 ? `${value[0]}` : value.join(", ");
 }
@@ -154,7 +158,7 @@ function judged(job) {
   const found = job.synthesis && verdict.status === "proved" ? job.synthesis.status : verdict.status;
   verdictOn(verdict.schedule || "schedule", found);
   find("numbers").replaceChildren(
-    ...known.flatMap(([key, name]) => [element("dt", name), element("dd", short(verdict[key]))]),
+    ...known.flatMap(([key, name]) => [element("dt", name), element("dd", short(verdict[key], key))]),
   );
   find("witnesses").replaceChildren(...items(witnesses(verdict.properties)));
   find("files").replaceChildren(...job.files.map((name) => download(job, name)));

@@ -131,7 +131,7 @@ class _Json(JSONResponse):
 
 async def _page(_: Request) -> Response:
     families = "".join(
-        f'<option value="{escape(family.name)}" data-about="{escape(f"{family.description} {family.conditions}")}">'
+        f'<option value="{escape(family.name)}" data-about="{escape(f"{family.description}; sizes: {family.conditions}")}">'
         f"{escape(family.name)}</option>"
         for family in FAMILIES.values()
     )

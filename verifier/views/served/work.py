@@ -39,8 +39,8 @@ FILES = {
 }
 """What can be downloaded, and how the file is called."""
 
-DRAWN = 20_000
-"""Blocks of the largest schedule that is drawn: a second or two of every job."""
+DRAWN = 10_000
+"""Blocks of the largest schedule that is drawn: a second or two of a job."""
 FOR_RUNTIMES = ("csv", "messages")
 """Files that something will execute."""
 JUDGED_APART = ("activations", "weights", "claims")
