@@ -20,6 +20,7 @@ from verifier.commands.running import costs, run
 from verifier.commands.serving import serve
 from verifier.commands.sweeping import sweep
 from verifier.commands.synthesizing import synthesize
+from verifier.commands.windowing import window
 from verifier.model import ScheduleError
 
 
@@ -100,5 +101,5 @@ def main(ctx: click.Context) -> int:
     return DONE
 
 
-for command in (families, show, verify, compare, export, synthesize, prove, run, costs, sweep, serve):
+for command in (families, show, verify, compare, export, synthesize, prove, run, costs, sweep, serve, window):
     main.add_command(command)
