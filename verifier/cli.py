@@ -15,6 +15,7 @@ from verifier import __version__
 from verifier.commands.export import export
 from verifier.commands.judging import compare, families, show, verify
 from verifier.commands.options import BROKEN_PIPE, DONE, INTERRUPTED, WRONG, examples
+from verifier.commands.planning import plan
 from verifier.commands.proving import prove
 from verifier.commands.running import costs, run
 from verifier.commands.serving import serve
@@ -101,5 +102,5 @@ def main(ctx: click.Context) -> int:
     return DONE
 
 
-for command in (families, show, verify, compare, export, synthesize, prove, run, costs, sweep, serve, window):
+for command in (families, show, verify, compare, export, synthesize, prove, plan, run, costs, sweep, serve, window):
     main.add_command(command)
