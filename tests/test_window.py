@@ -252,6 +252,19 @@ def test_what_no_bound_settles_two_solvers_do(hard):
     assert "optimal: CP-SAT and Z3 refuted anything shorter (two solvers)" in command(hard)
 
 
+def test_blocks_alone_that_are_not_settled_are_named(tmp_path):
+    """A backward whose quick order, 59, is longer than its best one, 57."""
+    path = tmp_path / "chunk.toml"
+    rows = {"attention": (6, 5, 3), "dispatch": (3, 1, 0), "mlp": (6, 9, 8), "combine": (2, 6, 0)}
+    streams = dict(zip(rows, (COMPUTE, COMMUNICATION) * 2, strict=True))
+    tables = (f'[[component]]\nname = "{n}"\non = "{streams[n]}"\nF = {f}\nI = {i}\nW = {w}\n' for n, (f, i, w) in rows.items())
+    path.write_text("[chunk]\nlayers = 2\n" + "".join(tables))
+    quick, settled = (study(read_chunk(path), budget=budget) for budget in (0, 60))
+    assert (quick.duration("B"), quick.unsettled) == (59, ("B",))
+    assert (settled.duration("B"), settled.unsettled) == (57, ())
+    assert "open      whether B alone could be shorter" in command(str(path), "--budget", "0")
+
+
 def test_without_time_the_gap_stays_open_and_nothing_is_called_optimal(hard):
     found = best(read_chunk(hard).chunk.tasks("F&B"), budget=0)
     assert (found.run.duration, found.bound, found.status, found.certificate) == (75, 69, "feasible", None)

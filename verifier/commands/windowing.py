@@ -41,7 +41,7 @@ from verifier.commands.options import DONE, INTERRUPTED, REFUTED, examples, json
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random orders.")
 @click.option(
     "--budget",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0, 1_000_000),
     default=10.0,
     show_default=True,
     metavar="SECONDS",

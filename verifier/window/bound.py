@@ -40,7 +40,7 @@ def lower_bound(tasks: Mapping[Step, Task]) -> tuple[int, str]:
     bounds = [(max(head[step] + task.ticks + tail[step] for step, task in tasks.items()), PATH)]
     for resource in RESOURCES:
         rows = [(head[step], task.ticks, tail[step]) for step, task in tasks.items() if task.resource == resource]
-        bounds.append((one_machine(rows), f"load of {resource}, with what must come before and after it"))
+        bounds.append((one_machine(rows), f"load of {resource}, with what comes before and after it"))
     return max(bounds, key=lambda bound: bound[0])
 
 

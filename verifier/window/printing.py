@@ -11,10 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from verifier.model import shown
 from verifier.window.chunk import COMMUNICATION, COMPUTE, TRANSFER
 from verifier.window.drawing import draw, labels
 from verifier.window.replay import Run
 from verifier.window.study import PAIR, Study, hidden, steps_text
+
+MANY = 4
+"""Waits that are named one by one; more of them by component."""
 
 
 def print_study(out: Console, study: Study) -> None:
@@ -140,7 +144,8 @@ def _lines(study: Study, pair: Run) -> list[tuple[str, str]]:
     lines.append(("exposed", ", ".join(f"{name} {figure(value)}" for name, value in exposed.items()) or "nothing"))
     waits: dict[str, int] = {}
     for wait in pair.waits:
-        waits[str(wait.needs)] = waits.get(str(wait.needs), 0) + wait.end - wait.start
+        name = str(wait.needs) if len(pair.waits) <= MANY else wait.needs.name
+        waits[name] = waits.get(name, 0) + wait.end - wait.start
     if waits:
         lines.append(("waits", "computing waits " + ", ".join(f"{figure(time(t))} for {name}" for name, t in waits.items())))
     if study.apart():
@@ -152,6 +157,8 @@ def _lines(study: Study, pair: Run) -> list[tuple[str, str]]:
             )
         )
     lines.append(("best", _best(study)))
+    if study.unsettled:
+        lines.append(("open", f"whether {' and '.join(study.unsettled)} alone could be shorter; a larger --budget may tell"))
     if study.shuffled:
         drawn = [figure(time(study.shuffled[index])) for index in (0, len(study.shuffled) // 2, -1)]
         lines.append(
@@ -171,7 +178,7 @@ def _best(study: Study) -> str:
     best, time = study.best, study.chunk.time
     taken = figure(time(best.run.duration))
     if best.certificate == "bound":
-        return f"{taken}, optimal: it meets a bound that needs no solver, the {best.argument}"
+        return f"{taken}, optimal: it meets a solver-free bound, the {best.argument}"
     if best.certificate:
         return f"{taken}, optimal: {best.argument} refuted anything shorter ({best.certificate})"
     gap = Fraction(best.run.duration - best.bound, best.run.duration)
@@ -187,8 +194,8 @@ def _measured(study: Study, pair: Run) -> list[str]:
     for name, value in (study.spec.measured or {}).items():
         if name == "hidden":
             if share is not None:
-                lines.append(f"hidden {figure(value)}%, the model has {_share(share)}")
+                lines.append(f"hidden {shown(value)}%, the model has {_share(share)}")
         elif name in model and value:
             off = model[name] / value - 1
-            lines.append(f"{name} {figure(value)}, the model has {figure(model[name])} ({float(off):+.1%})")
+            lines.append(f"{name} {shown(value)}, the model has {figure(model[name])} ({float(off):+.1%})")
     return lines

@@ -40,6 +40,8 @@ class Study:
         To how many multiprocessors for communication the times were scaled.
     interrupted
         Whether a person ended the search.
+    unsettled
+        Blocks alone whose best order is only the best found.
     """
 
     spec: ChunkSpec
@@ -51,6 +53,7 @@ class Study:
     shuffled: tuple[int, ...] = ()
     scaled: int | None = None
     interrupted: bool = False
+    unsettled: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
@@ -82,18 +85,16 @@ class Study:
 
     def left_out(self) -> tuple[str, ...]:
         """What the model does not know of."""
-        together = "every step takes its time as given, whatever runs beside it"
-        if self.chunk.sms:
-            total, communication = self.chunk.sms
-            together += (
-                f": computing has {total - communication} of {total} multiprocessors also in blocks that run alone, "
-                "where it could be faster"
-            )
         lines = [
             "waiting for peers is part of an all-to-all's time and does not depend on the order or on other ranks",
-            together,
+            "every step takes its time as given, whatever runs beside it",
             "no gaps between kernels, no barriers, no third stream",
         ]
+        if self.chunk.sms:
+            total, communication = self.chunk.sms
+            lines.append(
+                f"blocks alone have {total - communication} of {total} multiprocessors for computing, too; they could be faster"
+            )
         if not any((self.chunk.transfers or {}).values()):
             lines.append("no pipeline transfers, since the spec gives no time for them")
         return tuple(lines)
@@ -148,6 +149,7 @@ class Study:
                 for wait in pair.waits
             ],
             "best": self._best(self.best),
+            "unsettled": list(self.unsettled),
             "shuffled": [self._time(ticks) for ticks in self.shuffled],
             "costs": self.costs().as_written(),
             "measured": {name: plain(value) for name, value in (self.spec.measured or {}).items()},
@@ -252,7 +254,7 @@ def study(
     tasks = {block: steps for block in BLOCKS if (steps := chunk.tasks(block))}
     starts = [one for one in (*spec.orders.values(), *([order] if order else [])) if not any(faults(one, chunk))]
     pair = best(tasks[PAIR], [one.queues(tasks[PAIR]) for one in starts], budget=budget)
-    interrupted, runs = pair.interrupted, {PAIR: pair.run}
+    interrupted, runs, unsettled = pair.interrupted, {PAIR: pair.run}, []
     for block in [block for block in tasks if block != PAIR or order is not None]:
         steps = tasks[block]
         if order is not None:
@@ -261,9 +263,11 @@ def study(
         seconds = 0.0 if interrupted else max(0.0, until - monotonic())
         found = best(steps, [one.queues(steps) for one in starts], budget=seconds)
         runs[block], interrupted = found.run, interrupted or found.interrupted
+        if found.status != "optimal":
+            unsettled.append(block)
     runs = {block: runs[block] for block in tasks}
     drawn = sorted(_legal(replay(tasks[PAIR], queues)).duration for queues in shuffled(tasks[PAIR], seed, shuffles))
-    return Study(spec, chunk, name, (), runs, pair, tuple(drawn), sms, interrupted)
+    return Study(spec, chunk, name, (), runs, pair, tuple(drawn), sms, interrupted, tuple(unsettled))
 
 
 def _legal(result: Run | Circle) -> Run:
