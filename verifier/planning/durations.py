@@ -88,8 +88,8 @@ def single(spec: PlanSpec, span: Span, kind: str) -> float:
     Microseconds of F, I, W or B of some layers, alone on their rank.
 
     >>> from verifier.planning.spec import read_plan_spec
-    >>> single(read_plan_spec("specs/cluster-deepseek-v3.toml"), Span(measured=2), "B")
-    57000.0
+    >>> round(single(read_plan_spec("specs/cluster-deepseek-v3.toml"), Span(measured=2), "B"))
+    57015
     """
     alone = {"F": span.forward + span.sent, "I": span.inputs + span.sent, "W": span.weights}
     estimated = alone["I"] + alone["W"] if kind == "B" else alone[kind]
@@ -102,7 +102,7 @@ def pair(spec: PlanSpec, first: Span, second: Span) -> float:
 
     >>> from verifier.planning.spec import read_plan_spec
     >>> round(pair(read_plan_spec("specs/cluster-deepseek-v3.toml"), Span(measured=4), Span(measured=4)))
-    131000
+    130930
     """
     apart = single(spec, first, "F") + single(spec, second, "B")
     if not spec.overlap:
@@ -145,7 +145,7 @@ def costs_of(spec: PlanSpec, stages: Sequence[Sequence[Layer]]) -> CostModel:
     >>> spec = read_plan_spec("specs/cluster-deepseek-v3.toml")
     >>> costs = costs_of(spec, [layers_of(spec)[4:8]])
     >>> [int(costs.prices[kind][0]) for kind in ("F", "B")], costs.activation[0]
-    ([97000, 114000], Fraction(2644509, 1))
+    ([97320, 114030], Fraction(2644509, 1))
     """
     spans = [sum((span_of(spec, layer) for layer in stage), Span()) for stage in stages]
     prices: dict[str, object] = {kind: [round(single(spec, span, kind)) for span in spans] for kind in ("F", "I", "W", "B")}

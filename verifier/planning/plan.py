@@ -2,8 +2,8 @@
 Every pipeline depth with every schedule: what it needs, whether it fits, and how long a step takes.
 
 The pipeline's part of a step is the makespan of the real order under the estimated or measured durations, replayed. Orders of
-more than ``FULL`` ops are replayed at three smaller numbers of micro-batches 2P apart, and continued along a straight line;
-where the two differences are not equal, the result says so.
+more than twice ``FULL`` ops are replayed at three smaller numbers of micro-batches 2P apart, and continued along a straight
+line, which is an estimate; where the two differences are not equal, the result says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from verifier.planning.spec import PlanSpec
 from verifier.planning.stages import balanced
 
 FULL = 12_000
-"""Ops of the largest order that is replayed at its full size; it takes about a tenth of a second."""
+"""Ops of the largest order that is replayed in the place of a longer one; it takes about a tenth of a second."""
 PLACEMENTS = {
     "interleaved": "interleaved",
     "zbv": "v",
@@ -266,13 +266,17 @@ def orders_of(family: str, depth: int, microbatches: int, stages_per_rank: int =
     Examples
     --------
     >>> [order.name for order in orders_of("1f1b", 4, 10_001)]
-    ['1f1b P=4 M=17', '1f1b P=4 M=25', '1f1b P=4 M=33']
+    ['1f1b P=4 M=977', '1f1b P=4 M=985', '1f1b P=4 M=993']
     """
     stages = depth * {"interleaved": stages_per_rank, "zbv": 2, "dualpipev": 2}.get(family, 1)
     step = 2 * depth
-    small = 2 * step + microbatches % step
-    long = 3 * stages * microbatches > FULL and 3 * (small + step) < microbatches
-    counts = (small, small + step, small + 2 * step) if long else (microbatches,)
+    counts: tuple[int, ...] = (microbatches,)
+    if 3 * stages * microbatches > 2 * FULL:
+        # As long as they may be, since with hops the last of several rhythms can set in late; but never shorter than filled.
+        affordable = FULL // (3 * stages) // step * step + microbatches % step - step
+        last = max(affordable, 4 * step + microbatches % step)
+        if last + step < microbatches:
+            counts = (last - 2 * step, last - step, last)
     return tuple(build(family, depth, count, stages_per_rank) for count in counts)
 
 
