@@ -4,8 +4,11 @@ import pytest
 from click.testing import CliRunner
 
 from verifier.check.__main__ import main as check
+from verifier.check.bounds import check_bound
+from verifier.check.conditions import EvidenceError
 from verifier.commands.proving import prove
 from verifier.model import ScheduleError
+from verifier.theorems import opinion as opinion_module
 
 
 def run(*arguments):
@@ -30,8 +33,42 @@ def test_a_theorem_is_proved_and_its_evidence_checked(tmp_path):
     code, output = run("gpipe-makespan", "--json", "--evidence", str(tmp_path))
     found = json.loads(output)
     assert (code, found["status"], found["conditions"]) == (0, "proved", found["of"])
+    assert found["evidence"]["smt2"]["checks"] > 100
     assert check([str(tmp_path)]) == 0
     assert "met: " in run("gpipe-legal")[1]
+
+
+def test_cvc5_has_to_agree(monkeypatch):
+    pytest.importorskip("cvc5")
+    code, output = run("gpipe-makespan", "--json", "--second-opinion")
+    opinion = json.loads(output)["second_opinion"]
+    assert (code, opinion["confirmed"], opinion["disputed"], opinion["undecided"]) == (0, opinion["conditions"], [], [])
+    assert opinion["solver"].startswith("cvc5 ")
+    assert run("makespan-at-most", "677", *BOX, "--second-opinion")[0] == 0
+    answers = opinion_module._answers
+    monkeypatch.setattr(opinion_module, "_answers", lambda text: ["sat", *answers(text)[1:]])
+    code, output = run("gpipe-makespan", "--second-opinion")
+    assert (code, output.splitlines()[0]) == (3, "gpipe-makespan: unknown")
+    assert "- cvc5 refutes: " in output
+    code, output = run("published-zb1p-bubble", "--second-opinion")
+    assert (code, "corrected status: unknown" in output) == (1, True)
+
+
+def test_bounds_and_published_formulas_leave_evidence(tmp_path, capsys):
+    for arguments in (
+        ("makespan-at-most", "677", *BOX),
+        ("bubble-at-most", "0.05", *BOX),
+        ("published-1f1b-bubble",),
+    ):
+        output = run(*arguments, "--evidence", str(tmp_path))[1]
+        assert f"evidence: {arguments[0]}.json" in output
+    assert "evidence: no SMT-LIB 2" in run("bubble-at-most", "1", *BOX, "--evidence", str(tmp_path))[1]
+    assert check([str(tmp_path)]) == 0
+    assert "makespan-at-most 677: proved" in capsys.readouterr().out
+    for name, changes in {"makespan-at-most": {"bound": 676}, "bubble-at-most": {"bound": "1/20"}}.items():
+        written = json.loads((tmp_path / f"{name}.json").read_text())
+        with pytest.raises(EvidenceError):
+            check_bound({**written, **changes})
 
 
 def test_the_published_bubble_is_refuted_with_the_least_counterexample():
@@ -73,7 +110,7 @@ def test_bounds_for_uncertain_costs_are_proved_or_refuted_with_the_worst():
     [
         (("makespan-at-most", "gpipe"), "expected X, a SOURCE and --costs"),
         (("makespan-at-most", "many", *BOX), "makespan-at-most: expected"),
-        (("makespan-at-most", "9", *BOX, "--evidence", "x"), "no evidence"),
+        (("bubble-at-most", "1", *BOX, "--second-opinion"), "proved without a solver"),
         (("dualpipe-makespn",), "did you mean dualpipe-makespan"),
         (("nothing",), "verifier prove lists them"),
         (("bubble-constant",), "expected a SOURCE"),

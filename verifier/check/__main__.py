@@ -6,10 +6,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
+from verifier.check.bounds import check_bound
 from verifier.check.bubble import check_bubble
-from verifier.check.conditions import EvidenceError
+from verifier.check.conditions import EvidenceError, require
+from verifier.check.published import check_published
+from verifier.check.sentences import check_sentences
 from verifier.check.theorems import check_theorem
 
 
@@ -21,19 +27,40 @@ def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     try:
         entries = json.loads((folder / "manifest.json").read_text("utf-8"))
-        read = {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in entries}
-    except (OSError, ValueError) as error:
+        names = list(entries)
+    except (OSError, ValueError, TypeError) as error:
         sys.stderr.write(f"{folder}: cannot be read: {error}\n")
         return 2
     wrong = 0
-    for name, evidence in read.items():
+    for name in names:
         try:
-            found = check_bubble(evidence) if evidence["kind"] == "bubble-constant" else check_theorem(name, evidence)
-            sys.stdout.write(f"{found}\n")
-        except (EvidenceError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+            sys.stdout.write(f"{_checked(folder, name, entries[name])}\n")
+        except (EvidenceError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
             wrong += 1
-            sys.stdout.write(f"{name}: {error}\n")
-    return 1 if wrong or not read else 0
+            sys.stdout.write(f"{name}: {error if isinstance(error, EvidenceError) else f'not readable: {error!r}'}\n")
+    return 1 if wrong or not names else 0
+
+
+def _checked(folder: Path, name: str, entry: Mapping[str, Any]) -> str:
+    """What was found about one entry, after all that is asked of it."""
+    if "smt2" in entry:
+        _read(folder, entry["smt2"])
+    evidence = json.loads(_read(folder, entry["certificates"]))
+    check_sentences(name, entry, evidence)
+    if evidence["kind"] == "theorem":
+        require(entry["status"] == "proved", "what is covered is proved")
+        return check_theorem(name, evidence)
+    if evidence["kind"] == "published":
+        return check_published(name, evidence)
+    return check_bubble(evidence) if evidence["kind"] == "bubble-constant" else check_bound(evidence)
+
+
+def _read(folder: Path, listed: Mapping[str, str]) -> str:
+    """A file, which must be the one that was written."""
+    require("/" not in listed["file"] and "\\" not in listed["file"], "files stand beside the manifest")
+    content = (folder / listed["file"]).read_bytes()
+    require(sha256(content).hexdigest() == listed["sha256"], f"{listed['file']} is the file that was written")
+    return content.decode("utf-8")
 
 
 if __name__ == "__main__":

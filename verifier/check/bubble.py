@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
 from verifier.check.conditions import require
+from verifier.check.order import Rows, edges, makespan, read_schedule, reads
 from verifier.costs import CostModel
 from verifier.model import Block, Op, Problem
-
-Rows = tuple[tuple[Block, ...], ...]
 
 
 def check_bubble(evidence: Mapping[str, Any]) -> str:
@@ -58,41 +57,34 @@ def check_bubble(evidence: Mapping[str, Any]) -> str:
 
 def _check_constant(family: _Longer, evidence: Mapping[str, Any], slope: Fraction) -> None:
     """Busy time and both bounds have one slope, and the bounds meet."""
-    makespan = Fraction(str(evidence["makespan"]))
+    ends = Fraction(str(evidence["makespan"]))
     timed = evidence["timed"]
     for rank in range(family.ranks):
         require(family.busy(rank) == slope, f"rank {rank} is busy for T in every period")
-    ends = [x + span * timed["denominator"] for x, span in zip(timed["start"], family.spans(family.rows(0)), strict=True)]
-    require(max(ends) <= makespan * timed["denominator"], "the upper bound ends with S_0")
+    bounds = [x + span * timed["denominator"] for x, span in zip(timed["start"], family.spans(family.rows(0)), strict=True)]
+    require(max(bounds) <= ends * timed["denominator"], "the upper bound ends with S_0")
     (path,) = evidence["paths"]
     require(path["copies"] == 1, "the path grows with every period")
-    require(family.path(path, slope) == makespan + path["base"] * slope, "the bounds meet")
+    require(family.path(path, slope) == ends + path["base"] * slope, "the bounds meet")
     for k in range(path["base"]):
-        require(family.earliest_end(family.rows(k)) == makespan + k * slope, f"the bounds meet for k = {k}")
+        require(makespan(family.problem.stages, family.rows(k), family.costs) == ends + k * slope, f"for k = {k}, too")
 
 
 class _Longer:
     """S_0, S_1, ... of one piece of evidence, built from its words."""
 
     def __init__(self, evidence: Mapping[str, Any]) -> None:
-        written = evidence["schedule"]
-        self.problem = Problem(tuple(map(tuple, written["placement"])), tuple(written["microbatches"]))
-        self.order: Rows = tuple(tuple(map(Block.parse, row)) for row in written["order"])
+        self.problem, self.order = read_schedule(evidence["schedule"])
         self.costs = CostModel.of(**evidence["costs"])
         self.period = int(evidence["period"])
         self.windows = [(int(start), int(end)) for start, end in evidence["windows"]]
         self.ranks = self.problem.ranks
-        require(len(self.order) == len(self.windows) == self.ranks, "one row and one kernel per rank")
+        require(len(self.windows) == self.ranks, "one kernel per rank")
         require(len(set(self.problem.microbatches)) == 1 and self.period >= 1, "directions of equal size")
         require(
             all(0 <= start < end <= len(row) for row, (start, end) in zip(self.order, self.windows, strict=True)),
             "kernels lie inside their rows",
         )
-        found = sorted(op for row in self.order for block in row for op in block.ops)
-        require(found == sorted(self.problem.ops()), "every op exactly once")
-        placed = self.problem.placement
-        at_home = (placed[op.direction][op.stage] == rank for rank, row in enumerate(self.order) for b in row for op in b.ops)
-        require(all(at_home), "every op on its rank")
         self.front, self.behind = self._spread()
 
     def _spread(self) -> tuple[dict[Op, int], dict[Op, int]]:
@@ -114,7 +106,7 @@ class _Longer:
         """K."""
         base = 1
         for job in self.front:
-            for needed in self._reads(job):
+            for needed in reads(job, self.problem.stages):
                 gap = max(self.front[job], self.front[needed]) - min(self.behind[job], self.behind[needed])
                 base = max(base, gap // self.period)
         return base
@@ -141,34 +133,6 @@ class _Longer:
     def _later(self, block: Block, periods: int) -> Block:
         return Block(tuple(op._replace(microbatch=op.microbatch + periods * self.period) for op in block.ops))
 
-    def _reads(self, op: Op) -> Iterator[Op]:
-        """Activations flow up the stages, gradients down, and both backwards need the forward."""
-        if op.kind == "W":
-            yield op._replace(kind="I")
-        elif op.kind == "I":
-            yield op._replace(kind="F")
-            if op.stage + 1 < self.problem.stages:
-                yield op._replace(stage=op.stage + 1)
-        elif op.stage:
-            yield op._replace(stage=op.stage - 1)
-
-    def edges(self, rows: Rows, costs: CostModel) -> Iterator[tuple[tuple[int, int], tuple[int, int], int]]:
-        """Who waits for whom, and for how long from start to start."""
-        where = {
-            op: (rank, position) for rank, row in enumerate(rows) for position, block in enumerate(row) for op in block.ops
-        }
-        for rank, row in enumerate(rows):
-            for position, block in enumerate(row):
-                if position:
-                    yield (rank, position - 1), (rank, position), costs.ticks(row[position - 1])
-                for op in block.ops:
-                    for needed in self._reads(op):
-                        source = where[needed]
-                        # The W of a full backward comes after its I inside the block.
-                        if source != (rank, position) or op.kind != "W":
-                            lag = costs.ticks(rows[source[0]][source[1]]) + costs.hop_ticks(source[0], rank)
-                            yield source, (rank, position), lag
-
     def times(self, k: int, timeline: Mapping[str, Any]) -> dict[tuple[int, int], int]:
         """When every block of S_k starts, in ticks over the denominator."""
         step = Fraction(str(timeline["per_copy"])) * timeline["denominator"]
@@ -187,7 +151,8 @@ class _Longer:
     def check_timeline(self, rows: Rows, k: int, timeline: Mapping[str, Any], costs: CostModel, what: str) -> None:
         """All of S_k's inequalities."""
         times, scale = self.times(k, timeline), timeline["denominator"]
-        require(all(times[v] >= times[u] + lag * scale for u, v, lag in self.edges(rows, costs)), f"{what}, k = {k}")
+        waits = edges(self.problem.stages, rows, costs)
+        require(all(times[v] >= times[u] + lag * scale for u, v, lag in waits), f"{what}, k = {k}")
 
     def spans(self, rows: Rows) -> list[int]:
         """Ticks of every block."""
@@ -204,7 +169,7 @@ class _Longer:
         rows = self.rows(base)
         nodes = [(rank, position) for rank, position in path["nodes"]]
         lags: dict[tuple[tuple[int, int], tuple[int, int]], int] = {}
-        for u, v, lag in self.edges(rows, self.costs):
+        for u, v, lag in edges(self.problem.stages, rows, self.costs):
             lags[u, v] = max(lag, lags.get((u, v), 0))
         steps = list(pairwise(nodes))
         require(all(step in lags for step in steps), "a path waits at every step")
@@ -224,16 +189,3 @@ class _Longer:
         rank, position = node
         start, end = self.windows[rank]
         return 0 if position < start else 1 if position < end + k * (end - start) else 2
-
-    def earliest_end(self, rows: Rows) -> int:
-        """The makespan, by letting every block wait until nothing changes; the timeline for all k shows that it ends."""
-        edges = list(self.edges(rows, self.costs))
-        begin = {(rank, position): 0 for rank, row in enumerate(rows) for position in range(len(row))}
-        edges.sort(key=lambda edge: edge[1])
-        changed = True
-        while changed:
-            changed = False
-            for u, v, lag in edges:
-                if begin[u] + lag > begin[v]:
-                    begin[v], changed = begin[u] + lag, True
-        return max(begin[rank, len(row) - 1] + self.costs.ticks(row[-1]) for rank, row in enumerate(rows))

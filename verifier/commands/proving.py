@@ -4,6 +4,7 @@ The command ``prove``: statements for all micro-batches, all ranks and whole reg
 
 from __future__ import annotations
 
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,8 @@ AT_MOST = ("makespan-at-most", "bubble-at-most")
 @source_options
 @costs_option
 @click.option("--fresh", is_flag=True, help="Find timelines and paths anew, instead of verifying those found before.")
-@click.option("--evidence", "folder", metavar="DIR", help="Write what python -m verifier.check DIR checks again.")
+@click.option("--evidence", "folder", metavar="DIR", help="Write certificates for python -m verifier.check DIR, and SMT-LIB 2.")
+@click.option("--second-opinion", is_flag=True, help="Let cvc5 decide every condition too; proved only if it agrees.")
 @json_option
 def prove(
     theorem: str | None,
@@ -42,6 +44,7 @@ def prove(
     costs: str | None,
     fresh: bool,
     folder: str | None,
+    second_opinion: bool,
     as_json: bool,
     **given: Any,
 ) -> int:
@@ -59,17 +62,16 @@ def prove(
     if theorem == BUBBLE:
         proof = _about_source(about, costs, given)
     elif theorem in AT_MOST:
-        if folder is not None:
-            raise ScheduleError(f"{theorem}: has no evidence to write; expected no --evidence")
         proof = _about_costs(theorem, about, costs, given)
     else:
         proof = _about_family(theorem, about, costs, fresh, given)
-    if folder is not None:
-        _write(proof, folder)
+    if second_opinion:
+        proof = _asked_again(proof)
+    entry = _write(proof, folder) if folder is not None else None
     if as_json:
-        print_json(proof.as_json())
+        print_json({**proof.as_json(), **({"evidence": entry} if entry else {})})
     else:
-        _print(proof)
+        _print(proof, entry)
     return EXIT_CODES[proof.status]
 
 
@@ -111,16 +113,32 @@ def _about_family(theorem: str, about: tuple[str, ...], costs: str | None, fresh
     return prove_by_name(theorem, fresh=fresh)
 
 
-def _write(proof: Proof, folder: str) -> None:
-    """Evidence of what was proved: what a proof brings along, else certificates that are worked out now."""
-    from verifier.theorems.evidence import certified, write
-    from verifier.theorems.statements import THEOREMS
+def _asked_again(proof: Proof) -> Proof:
+    """The proof with cvc5's opinion of its conditions; where cvc5 does not confirm them all, it is none."""
+    from verifier.theorems.evidence import script_of
+    from verifier.theorems.opinion import second_opinion
 
-    evidence = dict(proof.evidence)
-    if proof.theorem in THEOREMS and proof.status == "proved":
-        theorem = THEOREMS[proof.theorem]
-        evidence = certified(theorem.theory, theorem.kind)
-    write(proof, evidence, folder)
+    script = script_of(proof)
+    if script is None:
+        raise ScheduleError(f"{proof.theorem}: {proof.status} without a solver; expected no --second-opinion")
+    opinion = second_opinion(script)
+    numbers = {**proof.numbers, "second_opinion": opinion.as_json()}
+    if opinion.agrees:
+        return replace(proof, numbers=numbers)
+    doubtful = "corrected_status" if "corrected_status" in numbers and proof.status == "refuted" else ""
+    if doubtful:
+        # The counterexample stands; what is said to be right does not.
+        numbers[doubtful] = "unknown"
+    return replace(
+        proof, status="refuted" if doubtful else "unknown", numbers=numbers, witness=(*proof.witness, *opinion.objections())
+    )
+
+
+def _write(proof: Proof, folder: str) -> dict[str, object]:
+    """Write evidence of what was decided; what the manifest says of it."""
+    from verifier.theorems.evidence import evidence_of, write
+
+    return write(proof, evidence_of(proof), folder)
 
 
 def _list(as_json: bool) -> None:
@@ -138,7 +156,7 @@ def _list(as_json: bool) -> None:
         click.echo(f"{name}\n    {statement}\n    where: {domain}" + (f"\n    source: {origin}" if origin else ""))
 
 
-def _print(proof: Proof) -> None:
+def _print(proof: Proof, entry: dict[str, Any] | None) -> None:
     click.echo(f"{proof.theorem}: {proof.status}\n{proof.statement}\nwhere: {proof.domain}")
     click.echo(f"{proof.discharged} of {proof.conditions} conditions hold, {proof.seconds:.1f} s")
     for line in proof.witness:
@@ -146,9 +164,22 @@ def _print(proof: Proof) -> None:
     for name, value in proof.numbers.items():
         if value is not None and name != "kernel":
             click.echo(f"{name.replace('_', ' ')}: {_shown(value)}")
+    if entry:
+        _print_evidence(entry)
+
+
+def _print_evidence(entry: dict[str, Any]) -> None:
+    """The files, and what they do not show."""
+    if smt2 := entry.get("smt2"):
+        click.echo(f"evidence: {smt2['file']}, for any SMT solver; checks: {smt2['checks']}")
+    click.echo(f"evidence: {entry['certificates']['file']}, for python -m verifier.check")
+    for text in entry["not covered"]:
+        click.echo(f"evidence: {text}")
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{value['solver']} confirms {value['confirmed']} of {value['conditions']} conditions, {value['seconds']} s"
     if not isinstance(value, list):
         return str(value)
     return str(value[0]) if len(set(map(str, value))) == 1 else ", ".join(map(str, value))

@@ -28,7 +28,7 @@ from verifier.model import Block, Op, Schedule, ScheduleError, Timeline, exact, 
 from verifier.rules import earlier_ops
 from verifier.simulate import simulate
 from verifier.solvers import MAX_OPS
-from verifier.theorems.proof import PROVED, REFUTED, UNKNOWN, Proof
+from verifier.theorems.proof import PROVED, REFUTED, UNKNOWN, Proof, written_order
 from verifier.verify import verify
 
 MAKESPAN, BUBBLE = "makespan-at-most", "bubble-at-most"
@@ -138,10 +138,30 @@ def prove_at_most(name: str, bound: Fraction, schedule: Schedule, box: Box) -> P
     """
     began = time.perf_counter()
     proof = _illegal(schedule, box) or (_makespan if name == MAKESPAN else _bubble)(bound, schedule, box)
-    statement = f"{schedule.name}: {STATEMENTS[name].removesuffix(' X')} {plain(bound)}"
-    if name == BUBBLE:
-        statement = f"{schedule.name}: {STATEMENTS[name].replace('share X', f'share {plain(bound)}')}"
-    return replace(proof, theorem=name, statement=statement, domain=box.text, seconds=time.perf_counter() - began)
+    statement = f"{schedule.name}: {sentence(name, bound)}"
+    proof = replace(proof, theorem=name, statement=statement, domain=box.text, seconds=time.perf_counter() - began)
+    if "worst" not in proof.numbers:
+        return proof
+    evidence = {
+        "kind": name,
+        "schedule": written_order(schedule),
+        "costs": box.text,
+        "bound": plain(bound),
+        "status": proof.status,
+    }
+    return replace(proof, evidence={**evidence, **proof.evidence})
+
+
+def sentence(name: str, bound: Fraction) -> str:
+    """
+    What is said of a schedule.
+
+    Examples
+    --------
+    >>> sentence("bubble-at-most", Fraction(1, 10))
+    'whatever each kind of block takes within its range, the bubble is at most the share 1/10 of ranks times makespan'
+    """
+    return STATEMENTS[name].replace("share X", f"share {plain(bound)}").replace("at most X", f"at most {plain(bound)}")
 
 
 def _illegal(schedule: Schedule, box: Box) -> Proof | None:
@@ -177,41 +197,58 @@ def _makespan(bound: Fraction, schedule: Schedule, box: Box) -> Proof:
         return _proof(REFUTED, 1, 0, text, **numbers)
     if 3 * schedule.problem.stages * schedule.problem.total_microbatches > MAX_OPS:
         return _proof(PROVED, 1, 1, **numbers, second_way="none: too many ops for Z3")
-    conditions, answer = _broken(high, box)
+    conditions, question = _question(bound, high, box)
+    answer = _asked(question)
     if answer == "unknown":
         return _proof(UNKNOWN, conditions, 0, "Z3 gave up on the timeline of the greatest costs", **numbers)
     assert answer == "unsat", "the simulation and the rules disagree on what a block waits for"
-    return _proof(PROVED, conditions, conditions, **numbers, second_way="Z3, for all real durations in their ranges")
+    proof = _proof(PROVED, conditions, conditions, **numbers, second_way="Z3, for all real durations in their ranges")
+    return replace(proof, evidence={"smt2": question})
 
 
-def _broken(timeline: Timeline, box: Box) -> tuple[int, str]:
-    """How many waits there are, and whether Z3 finds durations in their ranges that break one at fixed starts."""
+def _asked(question: str) -> str:
+    """What Z3 says."""
     import z3
 
     solver = z3.SimpleSolver()
     solver.set("timeout", int(1000 * SECONDS))
+    solver.from_string(question)
+    return str(solver.check())
+
+
+def _question(bound: Fraction, timeline: Timeline, box: Box) -> tuple[int, str]:
+    """How many waits there are; whether durations in their ranges break one, or the bound, at fixed starts, in SMT-LIB 2."""
     low, high = CostModel.parse(box.at(0)), CostModel.parse(box.at(1))
     schedule, unit = timeline.schedule, timeline.ticks_per_unit
     place = {op: (rank, at) for rank, row in enumerate(schedule.order) for at, block in enumerate(row) for op in block.ops}
-    start = [[z3.Q(ticks, unit) for ticks in row] for row in timeline.start]
-    span: dict[tuple[int, int], z3.ArithRef] = {}
+    start = [[Fraction(ticks, unit) for ticks in row] for row in timeline.start]
+    ranges, late = [], []
     for rank, row in enumerate(schedule.order):
         for at, block in enumerate(row):
-            span[rank, at] = z3.Real(f"{block} takes")
-            solver.add(span[rank, at] >= _number(low.duration(block)), span[rank, at] <= _number(high.duration(block)))
-    late = []
-    for (rank, at), taken in span.items():
-        late.append(start[rank][at] + taken > z3.Q(timeline.makespan_ticks, unit))
-        for before, hop in _waits(schedule, high, place, rank, at):
-            late.append(start[rank][at] < start[before[0]][before[1]] + span[before] + _number(hop))
-    solver.add(z3.Or(late))
-    return len(late), str(solver.check())
+            takes = f"|{block} takes|"
+            ranges.append(f"(declare-const {takes} Real)")
+            ranges.append(f"(assert (<= {_number(low.duration(block))} {takes} {_number(high.duration(block))}))")
+            late.append(f"(> (+ {_number(start[rank][at])} {takes}) {_number(bound)})")
+            for before, hop in _waits(schedule, high, place, rank, at):
+                earlier, begin = schedule.order[before[0]][before[1]], start[before[0]][before[1]] + hop
+                late.append(f"(< {_number(start[rank][at])} (+ {_number(begin)} |{earlier} takes|))")
+    lines = [
+        f"; {schedule.name}: {sentence(MAKESPAN, bound)}",
+        f"; where: {box.text}",
+        "; checks: 1; unsat confirms: no durations make a block or the end later than under the greatest costs",
+        "(set-logic QF_LRA)",
+        *ranges,
+        "(assert (or",
+        *(f"        {text}" for text in late),
+        "        false))",
+        "(check-sat)",
+    ]
+    return len(late), "\n".join(lines) + "\n"
 
 
-def _number(value: Fraction) -> object:
-    import z3
-
-    return z3.Q(value.numerator, value.denominator)
+def _number(value: Fraction) -> str:
+    """A real number, not negative."""
+    return f"{value.numerator}.0" if value.denominator == 1 else f"(/ {value.numerator}.0 {value.denominator}.0)"
 
 
 def _waits(

@@ -47,7 +47,7 @@ from verifier.model import Schedule, ScheduleError, plain
 from verifier.simulate import simulate
 from verifier.theorems.pattern import Edge, HangsError, Path, Pattern, path_along_rank, path_around, potentials, slope
 from verifier.theorems.periodic import Split, candidates, insert_kernels, splits, with_window
-from verifier.theorems.proof import PROVED, REFUTED, UNKNOWN, Proof
+from verifier.theorems.proof import PROVED, REFUTED, UNKNOWN, Proof, written_order
 from verifier.verify import verify
 
 NAME = "bubble-constant"
@@ -223,7 +223,7 @@ def _judged(attempt: _Attempt, costs: CostModel) -> Proof:
     limit = Fraction(_makespan(attempt.split.schedule, costs))
     evidence = {
         "kind": NAME,
-        "schedule": _written(attempt.split.schedule),
+        "schedule": written_order(attempt.split.schedule),
         "costs": costs.as_written(),
         "period": attempt.split.period,
         "windows": [list(window) for window in attempt.split.windows],
@@ -308,15 +308,6 @@ def _place(attempt: _Attempt, number: int) -> str:
     position = number - attempt.pattern.first[rank]
     schedule = attempt.split.schedule
     return f"rank {rank} {schedule.text(schedule.order[rank][position])}"
-
-
-def _written(schedule: Schedule) -> dict[str, object]:
-    """The order as evidence carries it."""
-    return {
-        "placement": [list(row) for row in schedule.problem.placement],
-        "microbatches": list(schedule.problem.microbatches),
-        "order": [[str(block) for block in row] for row in schedule.order],
-    }
 
 
 def _timeline(per_copy: Fraction, start: Sequence[int]) -> dict[str, object]:

@@ -53,6 +53,29 @@ class Implication(NamedTuple):
         return f"{self.name}: {', '.join(map(str, self.given))} => {conclusion}"
 
 
+class OneOf(NamedTuple):
+    """
+    Some conditions entail that all conditions of at least one option hold.
+
+    >>> from verifier.affine import symbols
+    >>> x, = symbols("x")
+    >>> print(OneOf("sign", (), ((x >= 0,), (x <= 0,))))
+    sign:  => (x >= 0) or (0 >= x)
+    """
+
+    name: str
+    given: tuple[Condition, ...]
+    options: tuple[tuple[Condition, ...], ...]
+
+    def __str__(self) -> str:
+        options = " or ".join(f"({', '.join(map(str, option))})" for option in self.options)
+        return f"{self.name}: {', '.join(map(str, self.given))} => {options or 'false'}"
+
+
+Statement = Implication | OneOf
+"""What is put to a solver, or certified."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """

@@ -1,35 +1,31 @@
 """
 What each kind of theorem demands: its conditions, generated from the loop program and the claim.
 
-Both the prover and the checker run through this; they differ in what they do with a condition, and in where analyses, timelines
-and paths come from. Nothing here decides anything.
+The prover and whoever writes evidence run through this; they differ in what they do with a condition. Nothing here decides
+anything. The checker of evidence does not: it works conditions out by itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Protocol
 
 from verifier.affine import Affine, Condition
 from verifier.loops import Program
 from verifier.theorems.classes import Analysis
-from verifier.theorems.conditions import Formula, Implication, dead_conditions, kink_conditions, obligations
+from verifier.theorems.conditions import Formula, Implication, Statement, dead_conditions, kink_conditions, obligations
 from verifier.theorems.cones import covered, spanned
 from verifier.theorems.guesses import Bound, Guesses
 from verifier.theorems.paths import Path, path_conditions
-from verifier.theorems.structure import Query, busy, completeness, peak, peak_is_reached, weight_queue
+from verifier.theorems.structure import busy, completeness, peak, peak_is_reached, weight_queue
 from verifier.theorems.theories import Region, Theory, total_of
 
 
 class Book(Protocol):
     """Who takes conditions, and supplies what is guessed."""
 
-    def add(self, conditions: Iterable[Implication]) -> None:
+    def add(self, conditions: Iterable[Statement]) -> None:
         """Take conditions that must hold."""
-
-    def ask(self, queries: Callable[[], Iterable[Query]]) -> None:
-        """Take conditions that are not affine; making them needs the solver."""
 
     def analysis(self, program: Program, domain: tuple[Condition, ...]) -> Analysis:
         """The classes of a program."""
@@ -43,8 +39,12 @@ class Book(Protocol):
 
 def legal(theory: Theory, book: Book) -> None:
     """Complete, every producer where it should be, every W with an I to follow; opposite phases in a pair."""
+    sizes = (*theory.program.domain, *theory.domain)
+    book.add(covered(sizes, [setting.domain for setting in theory.settings], "no sizes are left out"))
     for setting in theory.settings:
         analysis = book.analysis(theory.program, setting.domain)
+        regimes = [regime.where for regime in analysis.regimes]
+        book.add(covered(analysis.assumptions, regimes, "the cases of trip counts leave no rank out"))
         book.add(completeness(analysis))
         book.add(weight_queue(analysis))
         book.add(_pairs(analysis))
@@ -78,7 +78,7 @@ def peaks(theory: Theory, book: Book) -> None:
     for setting in theory.settings:
         analysis = book.analysis(theory.program, setting.domain)
         book.add(peak(analysis, theory.peak))
-        book.ask(partial(peak_is_reached, analysis, theory.peak))
+        book.add(peak_is_reached(analysis, theory.peak))
 
 
 def idle_formulas(theory: Theory) -> dict[str, tuple[Formula, ...]]:

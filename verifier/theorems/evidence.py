@@ -1,50 +1,70 @@
 """
-Evidence of a theorem: every condition with a certificate, in files that ``python -m verifier.check`` reads.
+Evidence: files from which others can check a proof again.
 
-Where Z3 says that some conditions exclude one another, so that classes or relations are left out, that is certified too.
+For each theorem a folder gets ``NAME.smt2``, its conditions for any SMT solver, and ``NAME.json``, what ``python -m
+verifier.check`` needs to check them without one: every condition with a certificate, and what was guessed. ``manifest.json``
+says what is what. Where Z3 says that conditions exclude one another, so that classes or relations are left out, that is a
+condition too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path as FilePath
 from typing import Any
 
+from verifier import __version__
 from verifier.affine import Condition
+from verifier.check.covering import name_of
 from verifier.formats import write_text
 from verifier.loops import Program
+from verifier.model import ScheduleError
 from verifier.theorems import guesses
 from verifier.theorems.classes import Analysis
-from verifier.theorems.conditions import Implication
+from verifier.theorems.conditions import Implication, Statement
 from verifier.theorems.demands import DEMANDS
 from verifier.theorems.farkas import certificate, rows_of
 from verifier.theorems.finding import find_guesses
 from verifier.theorems.paths import Path, choose_links
 from verifier.theorems.proof import PROVED, REFUTED, Proof
+from verifier.theorems.smtlib import Script, script
 from verifier.theorems.solving import counterexample, possible
-from verifier.theorems.structure import Query
-from verifier.theorems.theories import Theory
+from verifier.theorems.statements import THEOREMS
+from verifier.theorems.theories import THEORIES, Theory
 
 MANIFEST = "manifest.json"
+FAMILY_THEOREMS = frozenset(f"{theorem.theory.name}-{theorem.kind}" for theorem in THEOREMS.values())
+"""Of the others the conditions are those of the theorem that corrects them."""
 
 
-class Recorder:
-    """A book that writes a certificate for every condition, and down what was guessed."""
+@dataclass
+class Collector:
+    """
+    A book that keeps all conditions, and what was guessed, and decides nothing.
 
-    def __init__(self) -> None:
-        self.certificates: list[dict[str, Any] | None] = []
-        self.excluded: list[dict[str, Any] | None] = []
-        self.guessed: dict[str, Any] = {}
-        self.ways: dict[str, dict[str, int]] = {}
-        self._analyses: dict[tuple[str, tuple[Condition, ...]], Analysis] = {}
+    Attributes
+    ----------
+    statements
+        The conditions.
+    left_out
+        Why classes and relations are left out.
+    guessed
+        Per part of the sizes, as plain JSON values.
+    """
 
-    def add(self, conditions: Iterable[Implication]) -> None:
-        """Certify conditions; None stands for those that no certificate is found for."""
-        self.certificates += [certificate(rows_of(condition)) for condition in conditions]
+    statements: list[Statement] = field(default_factory=list)
+    left_out: list[Implication] = field(default_factory=list)
+    guessed: dict[str, Any] = field(default_factory=dict)
+    _analyses: dict[tuple[str, tuple[Condition, ...]], Analysis] = field(default_factory=dict)
 
-    def ask(self, queries: Callable[[], Iterable[Query]]) -> None:
-        """What is not affine has no certificate."""
+    def add(self, conditions: Iterable[Statement]) -> None:
+        """Keep conditions."""
+        self.statements += conditions
 
     def analysis(self, program: Program, domain: tuple[Condition, ...]) -> Analysis:
         """The classes, noting why others are left out."""
@@ -55,55 +75,157 @@ class Recorder:
 
     def _judge(self, conditions: Sequence[Condition]) -> bool:
         if possible(conditions):
-            self.excluded.append(None)
             return True
-        found = certificate(rows_of(Implication("", tuple(conditions), None)))
-        # Without a certificate it counts as possible: then there are more conditions, not fewer.
-        self.excluded.append(found)
-        return found is None
+        self.left_out.append(Implication("left out", tuple(conditions), None))
+        return False
 
     def guesses(self, theory: Theory, number: int, only: str | None = None) -> guesses.Guesses:
         """What was found before, or is found now."""
         known = guesses.load(theory.program.name, number)
         found = find_guesses(theory, theory.settings[number], known, only)
-        self.guessed[str(number)] = guesses.written(found)
+        before = guesses.read(self.guessed.get(str(number), {"paths": {}, "regions": {}}))
+        merged = guesses.Guesses({**before.paths, **found.paths}, {**before.regions, **found.regions})
+        self.guessed[str(number)] = guesses.written(merged)
         return found
 
     def links(self, analysis: Analysis, path: Path, name: str) -> dict[str, int]:
         """The ways that hold at all sizes."""
-        found = choose_links(analysis, path, name, lambda condition: counterexample(condition) is None)
-        self.ways[f"{len(self.ways)} {name}"] = found
-        return found
+        return choose_links(analysis, path, name, lambda condition: counterexample(condition) is None)
+
+    @property
+    def all(self) -> list[Statement]:
+        """All conditions, each once, those that say what is left out first."""
+        return list(dict.fromkeys([*self.left_out, *self.statements]))
 
 
-def certified(theory: Theory, kind: str) -> dict[str, Any]:
+@cache
+def collected(family: str, kind: str) -> Collector:
     """
-    The evidence of a theorem about a family, as plain JSON values.
+    The conditions of a theorem about a family of :data:`THEORIES`.
 
     Examples
     --------
-    >>> from verifier.theorems.theories import THEORIES
-    >>> evidence = certified(THEORIES[0], "makespan")
-    >>> evidence["family"], None in evidence["certificates"]
-    ('gpipe', False)
+    >>> found = collected("gpipe", "makespan")
+    >>> len(found.statements), len(found.all)
+    (121, 115)
     """
-    book = Recorder()
+    theory = next(theory for theory in THEORIES if theory.name == family)
+    book = Collector()
     for demand in DEMANDS[kind]:
         demand(theory, book)
+    return book
+
+
+@cache
+def certified(family: str, kind: str) -> dict[str, Any]:
+    """
+    What the checker needs about a theorem, as plain JSON values.
+
+    ``uncertified`` names the conditions for which no certificate is found; the checker will not accept those.
+
+    Examples
+    --------
+    >>> evidence = certified("gpipe", "makespan")
+    >>> evidence["family"], evidence["uncertified"]
+    ('gpipe', [])
+    """
+    book = collected(family, kind)
+    certificates: dict[str, Any] = {}
+    uncertified = []
+    for statement in book.all:
+        rows, options = rows_of(statement)
+        if (name := name_of(rows, options)) not in certificates:
+            found = certificate(rows, options)
+            if found is None:
+                uncertified.append(statement.name)
+            else:
+                certificates[name] = found
     return {
         "kind": "theorem",
-        "family": theory.name,
+        "family": family,
         "about": kind,
         "guesses": book.guessed,
-        "links": book.ways,
-        "excluded": book.excluded,
-        "certificates": book.certificates,
+        "uncertified": uncertified,
+        "certificates": certificates,
     }
 
 
-def write(proof: Proof, evidence: dict[str, Any], folder: str) -> None:
+@dataclass(frozen=True)
+class Evidence:
     """
-    Write the evidence of one proof into a folder, and into the folder's list.
+    What can be written about one proof.
+
+    Attributes
+    ----------
+    checked
+        What ``check`` reads; empty where there is nothing for it.
+    script
+        The conditions for solvers; None where the proof asked none.
+    not_covered
+        What neither of them shows, for people.
+    """
+
+    checked: Mapping[str, Any]
+    script: Script | None = None
+    not_covered: tuple[str, ...] = ()
+
+
+def script_of(proof: Proof) -> Script | None:
+    """
+    The conditions of a proof for solvers; None where it asked none.
+
+    Examples
+    --------
+    >>> from verifier.theorems.statements import prove
+    >>> len(script_of(prove("gpipe-legal")).checks)
+    48
+    """
+    theorem = THEOREMS.get(proof.theorem)
+    if theorem is not None:
+        title = [proof.theorem, proof.statement, f"where: {proof.domain}"]
+        if theorem.name not in FAMILY_THEOREMS:
+            corrected = THEOREMS[f"{theorem.theory.name}-{theorem.kind}"]
+            title = [f"{proof.theorem}, the corrected one:", corrected.statement, f"where: {corrected.domain}"]
+        return script(title, collected(theorem.theory.name, theorem.kind).all)
+    if "smt2" in proof.evidence:
+        return Script(str(proof.evidence["smt2"]), ("durations in their ranges keep the timeline of the greatest costs",))
+    return None
+
+
+def evidence_of(proof: Proof) -> Evidence:
+    """
+    All that can be written about a proof.
+
+    Raises
+    ------
+    ScheduleError
+        If nothing can, since nothing was decided.
+    """
+    theorem = THEOREMS.get(proof.theorem)
+    if theorem is None:
+        checked = {key: value for key, value in proof.evidence.items() if key != "smt2"}
+        missing = [] if "smt2" in proof.evidence else ["no SMT-LIB 2: decided without a solver, and checked without one"]
+    elif proof.theorem in FAMILY_THEOREMS:
+        checked, missing = (certified(theorem.theory.name, theorem.kind) if proof.status == PROVED else {}), []
+    else:
+        family = theorem.theory.name
+        checked = {"kind": "published", "family": family, **proof.evidence, "corrected": certified(family, theorem.kind)}
+        missing = ["no SMT-LIB 2 for the counterexample: it is run again"] if proof.status == REFUTED else []
+    if proof.status not in (PROVED, REFUTED) or not checked:
+        raise ScheduleError(f"{proof.theorem}: {proof.status}, of which there is no evidence; expected no --evidence")
+    if theorem is not None:
+        lacking = certified(theorem.theory.name, theorem.kind)["uncertified"]
+        missing += [f"no certificate: {name}" for name in lacking]
+    return Evidence(checked, script_of(proof), tuple(missing))
+
+
+def write(proof: Proof, evidence: Evidence, folder: str) -> dict[str, object]:
+    """
+    Write the evidence of one proof into a folder, and into the folder's manifest.
+
+    Returns
+    -------
+    What the manifest says about it.
 
     Raises
     ------
@@ -112,8 +234,43 @@ def write(proof: Proof, evidence: dict[str, Any], folder: str) -> None:
     """
     target = FilePath(folder)
     target.mkdir(parents=True, exist_ok=True)
-    entries = json.loads((target / MANIFEST).read_text("utf-8")) if (target / MANIFEST).exists() else {}
-    if proof.status in (PROVED, REFUTED) and evidence:
-        write_text(target / f"{proof.theorem}.json", json.dumps(evidence, separators=(",", ":")) + "\n")
-        entries[proof.theorem] = {"statement": proof.statement, "domain": proof.domain, "status": proof.status}
-    write_text(target / MANIFEST, json.dumps(entries, indent=1, sort_keys=True) + "\n")
+    listed = json.loads((target / MANIFEST).read_text("utf-8")) if (target / MANIFEST).exists() else {}
+    entry: dict[str, object] = {
+        "statement": proof.statement,
+        "domain": proof.domain,
+        "status": proof.status,
+        "conditions": proof.conditions,
+        "versions": _versions(),
+    }
+    if evidence.script is not None:
+        entry["smt2"] = {
+            **_written(target / f"{proof.theorem}.smt2", evidence.script.text),
+            "checks": len(evidence.script.checks),
+            "expected": "unsat",
+        }
+    if evidence.checked:
+        text = json.dumps(evidence.checked, separators=(",", ":")) + "\n"
+        entry["certificates"] = {
+            **_written(target / f"{proof.theorem}.json", text),
+            "certificates": len(evidence.checked.get("certificates", ())),
+        }
+    entry["not covered"] = list(evidence.not_covered)
+    listed[proof.theorem] = entry
+    write_text(target / MANIFEST, json.dumps(listed, indent=1, sort_keys=True) + "\n")
+    return entry
+
+
+def _written(path: FilePath, text: str) -> dict[str, object]:
+    write_text(path, text)
+    return {"file": path.name, "sha256": sha256(text.encode("utf-8")).hexdigest()}
+
+
+def _versions() -> dict[str, str]:
+    """Of what took part."""
+    found = {"verifier": __version__}
+    for package in ("z3-solver", "cvc5"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from verifier.affine import Condition
 from verifier.loops import Program
 from verifier.theorems.classes import Analysis
-from verifier.theorems.conditions import Implication
+from verifier.theorems.conditions import OneOf, Statement
 from verifier.theorems.finding import analysis_of, find_guesses
 from verifier.theorems.guesses import Guesses, load
 from verifier.theorems.paths import Path, choose_links
 from verifier.theorems.solving import SECONDS, UndecidedError, counterexample, expression
-from verifier.theorems.structure import Query
 from verifier.theorems.theories import Theory
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ class Ledger:
     Examples
     --------
     >>> from verifier.affine import symbols
+    >>> from verifier.theorems.conditions import Implication
     >>> x, = symbols("x")
     >>> ledger = Ledger()
     >>> ledger.add([Implication("small", (x >= 1,), x - 1), Implication("large", (x >= 1,), x - 2)])
@@ -62,6 +62,13 @@ class Ledger:
     met: int = 0
     failures: list[Failure] = field(default_factory=list)
     _solvers: dict[tuple[Condition, ...], tuple[z3.Solver, bool]] = field(default_factory=dict)
+
+    @property
+    def solver(self) -> str:
+        """Who decides, with its version."""
+        import z3
+
+        return f"Z3 {z3.get_version_string()}"
 
     def analysis(self, program: Program, domain: tuple[Condition, ...]) -> Analysis:
         """The classes of a program, worked out once."""
@@ -83,7 +90,7 @@ class Ledger:
         """The ways that hold at all sizes."""
         return choose_links(analysis, path, name, lambda condition: counterexample(condition) is None)
 
-    def add(self, conditions: Iterable[Implication | Query]) -> None:
+    def add(self, conditions: Iterable[Statement]) -> None:
         """
         Put conditions to Z3.
 
@@ -95,19 +102,16 @@ class Ledger:
         for condition in conditions:
             self._put(condition)
 
-    def ask(self, queries: Callable[[], Iterable[Query]]) -> None:
-        """As :meth:`add`."""
-        self.add(queries())
-
-    def _put(self, condition: Implication | Query) -> None:
+    def _put(self, condition: Statement) -> None:
         import z3
 
         self.conditions += 1
         solver, can_be_met = self._under(condition.given)
         self.met += can_be_met
         solver.push()
-        if isinstance(condition, Query):
-            solver.add(z3.Not(condition.then))
+        if isinstance(condition, OneOf):
+            for option in condition.options:
+                solver.add(z3.Or([expression(each.expression) < 0 for each in option]))
         elif condition.then is not None:
             solver.add(expression(condition.then) < 0)
         answer = solver.check()

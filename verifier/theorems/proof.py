@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from verifier.model import Schedule
+
 PROVED, REFUTED, UNKNOWN = "proved", "refuted", "unknown"
 
 
@@ -60,3 +62,20 @@ class Proof:
             "witness": list(self.witness),
             **self.numbers,
         }
+
+
+def written_order(schedule: Schedule) -> dict[str, object]:
+    """
+    An order as evidence carries it.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> written_order(build_family("gpipe", 1, 1))
+    {'placement': [[0]], 'microbatches': [1], 'order': [['0F0', '0B0']]}
+    """
+    return {
+        "placement": [list(row) for row in schedule.problem.placement],
+        "microbatches": list(schedule.problem.microbatches),
+        "order": [[str(block) for block in row] for row in schedule.order],
+    }

@@ -46,6 +46,11 @@ class Difference:
             f"the formula says {plain(self.published)}, which is {side}"
         )
 
+    def as_json(self) -> dict[str, object]:
+        """As evidence carries it."""
+        costs = {kind.replace("&", ""): plain(price) for kind, price in self._prices()}
+        return {"P": self.ranks, "M": self.microbatches, "rank": self.rank, "costs": costs}
+
     def _prices(self) -> Iterator[tuple[str, Fraction]]:
         for kind, price in self.costs.prices.items():
             assert isinstance(price, Fraction), "made by this module"

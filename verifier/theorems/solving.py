@@ -39,7 +39,7 @@ def possible(conditions: Sequence[Condition]) -> bool:
     >>> possible((2 * x >= 1, 2 * x <= 1)), possible((x >= 1,))
     (False, True)
     """
-    return _point(conditions, None) is not None
+    return point(conditions) is not None
 
 
 def counterexample(implication: Implication) -> dict[str, int] | None:
@@ -55,6 +55,20 @@ def counterexample(implication: Implication) -> dict[str, int] | None:
     {'x': 3}
     """
     return _point(implication.given, implication.then)
+
+
+def point(conditions: Sequence[Condition]) -> dict[str, int] | None:
+    """
+    Whole numbers that fulfil all conditions; None where there are none.
+
+    Examples
+    --------
+    >>> from verifier.affine import symbols
+    >>> x, = symbols("x")
+    >>> point((2 * x >= 5, x <= 3))
+    {'x': 3}
+    """
+    return _point(conditions, None)
 
 
 def _point(given: Sequence[Condition], not_then: Affine | None) -> dict[str, int] | None:

@@ -126,7 +126,7 @@ def prove_theory(theory: Theory, kind: str, statement: str = "", domain: str = "
 
     def verdict(status: str, *witness: str) -> Proof:
         held = ledger.conditions - len(ledger.failures)
-        name, numbers = f"{theory.name}-{kind}", {"met": ledger.met}
+        name, numbers = f"{theory.name}-{kind}", {"met": ledger.met, "solver": ledger.solver}
         return Proof(name, statement, domain, status, ledger.conditions, held, 0.0, witness, numbers)
 
     try:
@@ -182,7 +182,14 @@ def _of_published(theory: Theory) -> Theorem:
         else:
             status, witness = UNKNOWN, ("no counterexample was found",)
         return replace(
-            corrected, theorem=name, statement=statement, domain=domain, status=status, witness=witness, numbers=numbers
+            corrected,
+            theorem=name,
+            statement=statement,
+            domain=domain,
+            status=status,
+            witness=witness,
+            numbers=numbers,
+            evidence={"counterexample": found[0].as_json() if found else None},
         )
 
     name = f"published-{theory.name}-bubble"

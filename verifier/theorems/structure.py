@@ -10,28 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from verifier.affine import Affine, Condition, Extreme, affine
 from verifier.loops import Item, Loop, Piece
 from verifier.model import ScheduleError
 from verifier.theorems.classes import INDEX, Analysis, BlockClass, Regime
-from verifier.theorems.conditions import Formula, Implication, equal
-from verifier.theorems.solving import expression
-
-if TYPE_CHECKING:
-    import z3
+from verifier.theorems.conditions import Formula, Implication, OneOf, at, equal
 
 Weight = Callable[[Item], int]
 """How much a block of an item counts."""
-
-
-class Query(NamedTuple):
-    """A statement that no affine implication is: ``given`` entails ``then``; symbols are whole numbers."""
-
-    name: str
-    given: tuple[Condition, ...]
-    then: z3.BoolRef
 
 
 class Count(NamedTuple):
@@ -125,15 +113,10 @@ def peak(analysis: Analysis, most: Affine | Extreme) -> Iterator[Implication]:
                 yield Implication(f"peak at {block.name}", (*block.domain, *where, *bound.where), bound.value - held - 1)
 
 
-def peak_is_reached(analysis: Analysis, most: Affine | Extreme) -> Iterator[Query]:
+def peak_is_reached(analysis: Analysis, most: Affine | Extreme) -> Iterator[OneOf]:
     """On every rank some forward, the first or last of its loop, reaches the bound."""
-    import z3
-
-    def all_of(conditions: tuple[Condition, ...]) -> z3.BoolRef:
-        return z3.And([expression(condition.expression) >= 0 for condition in conditions])
-
     known = {"i", analysis.program.rank, *analysis.sizes}
-    reached: dict[int, list[z3.BoolRef]] = {}
+    reached: dict[int, list[tuple[Condition, ...]]] = {}
     for block in analysis.classes:
         if not any(piece.kind == "F" for piece in block.pieces):
             continue
@@ -141,11 +124,11 @@ def peak_is_reached(analysis: Analysis, most: Affine | Extreme) -> Iterator[Quer
             for (where, held), bound in product(before(analysis, block, _live, starts=starts), most.cases()):
                 if any(condition.expression.symbols - known for condition in where):
                     continue
-                there = z3.And(all_of((*block.domain, *where, *bound.where)), expression(held + 1 - bound.value) == 0)
-                reached.setdefault(block.regime, []).append(z3.substitute(there, (z3.Int("i"), expression(index))))
+                there = (*block.domain, *where, *bound.where, *equal(held + 1, bound.value))
+                reached.setdefault(block.regime, []).append(at(there, {"i": index}))
     for number, regime in enumerate(analysis.regimes):
         given = (*analysis.assumptions, *regime.where)
-        yield Query(f"regime {number}: the peak is reached", given, z3.Or(reached.get(number, [])))
+        yield OneOf(f"regime {number}: the peak is reached", given, tuple(reached.get(number, [])))
 
 
 def busy(analysis: Analysis, where: tuple[Condition, ...], formula: Formula, name: str) -> Iterator[Implication]:

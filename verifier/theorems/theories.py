@@ -84,6 +84,8 @@ class Theory:
         Which classes carry the greatest of a region's formulas, where there are several.
     peak
         Activations of a rank, in its own stage units.
+    domain
+        The sizes that are spoken of, besides the program's own domain; the settings cover them.
     said
         The claims in P and M, by ``domain``, ``costs``, ``makespan``, ``idle``, ``peak``.
     """
@@ -100,6 +102,7 @@ class Theory:
     said: Mapping[str, str]
     source: str
     carriers: Callable[[BlockClass], bool] = field(default=lambda block: False)
+    domain: tuple[Condition, ...] = ()
 
 
 def total_of(rays: Sequence[Costs]) -> Costs:
@@ -208,6 +211,7 @@ _ONE_WAY = (
             "peak": "P on every rank",
         },
         "arXiv:2401.10241; arXiv:2412.19437, table 2",
+        domain=(M >= P,),
     ),
     Theory(
         "zb2p",
@@ -242,6 +246,7 @@ _ONE_WAY = (
             "peak": "2P-1 on every rank",
         },
         "arXiv:2401.10241",
+        domain=(M >= 2 * P - 1,),
     ),
     Theory(
         "zbv",
