@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # The CPU build that the runtime tests were measured with.
 TORCH := torch==2.13.0
 
-.PHONY: demo test test-deep test-runtime test-browser pictures lint types cov bench clean
+.PHONY: demo test test-deep test-runtime test-browser pictures lint types cov bench catalogue clean
 
 demo: $(VENV)/.installed ## the main job: judge a schedule, look at it, see one refuted
 	$(BIN)/verifier show dualpipe -P 8 -M 20
@@ -46,6 +46,9 @@ cov: ## tests with branch coverage
 
 bench: $(VENV)/.installed-dev ## ratios, each measured in one run
 	$(PYTEST) tests/bench -o python_files='bench_*.py' -p no:cacheprovider -s $(ARGS)
+
+catalogue: $(VENV)/.installed ## search for what generated_schedules lacks; ARGS="--improve" tries open gaps again
+	$(BIN)/python -m verifier.catalogue generated_schedules $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -47,14 +47,37 @@ class Certificate:
         ``bound``: the schedule meets a solver-free bound. ``two solvers`` or ``one solver``: one tick less is infeasible.
     by
         The bound, or the solvers.
+    recorded
+        Whether the solvers said so in an earlier search, of which only a record was read now.
     """
 
     kind: str
     by: tuple[str, ...]
+    recorded: bool = False
 
     def as_json(self) -> dict[str, object]:
         """As in the JSON of a result."""
-        return {"kind": self.kind, "by": list(self.by)}
+        return {"kind": self.kind, "by": list(self.by), **({"recorded": True} if self.recorded else {})}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """
+    What solvers said of a question in an earlier search.
+
+    Attributes
+    ----------
+    bound
+        Nothing is shorter, in the unit of the costs.
+    by
+        The solvers.
+    scope
+        Among which schedules: ``all`` or ``mirrored``.
+    """
+
+    bound: Fraction
+    by: tuple[str, ...]
+    scope: str
 
 
 @dataclass(frozen=True)
@@ -74,6 +97,8 @@ class Synthesis:
         ``all``, or ``mirrored`` where optimality was shown among mirror-symmetric schedules only.
     scope_bound
         What holds in the scope, where that is more than ``lower_bound``.
+    refuted_by
+        Solvers that say: nothing is shorter than the bound in the scope. Empty where no bound is theirs.
     claim
         The question that the solvers of the certificate answered with no; ``synthesis_smt.smtlib`` writes it.
     interrupted
@@ -90,6 +115,7 @@ class Synthesis:
     scope: str = "all"
     scope_bound: Fraction | None = None
     certificate: Certificate | None = None
+    refuted_by: tuple[str, ...] = ()
     seconds: float = 0.0
     reason: str = ""
     claim: Question | None = None
@@ -118,7 +144,7 @@ class Synthesis:
                 known += f", {plain(self.scope_bound)} among mirror-symmetric schedules"
             return f"feasible: {what}; {known}"
         among = " among mirror-symmetric schedules" if self.scope == "mirrored" else ""
-        by = " and ".join(self.certificate.by)
+        by = " and ".join(self.certificate.by) + (", as recorded" if self.certificate.recorded else "")
         why = f"meets the bound: {by}" if self.certificate.kind == "bound" else f"nothing less by {by}"
         return f"optimal{among}: {what}; {why}"
 
@@ -126,7 +152,8 @@ class Synthesis:
         """What a schedule file says of why nothing shorter exists."""
         written = self.as_json()
         keys = ("status", "objective", "lower_bound", "bound", "scope", "scope_bound")
-        return {**{key: written[key] for key in keys}, **(self.certificate.as_json() if self.certificate else {})}
+        refuted = {"refuted_by": list(self.refuted_by)} if self.refuted_by else {}
+        return {**{key: written[key] for key in keys}, **refuted, **(self.certificate.as_json() if self.certificate else {})}
 
     def as_json(self, file: str | None = None) -> dict[str, object]:
         """The object that ``synthesize --json`` prints."""
@@ -163,6 +190,7 @@ def synthesize(
     budget: float = 60.0,
     seed: int = 0,
     seeds: Iterable[Schedule] = (),
+    recorded: Recorded | None = None,
     on_progress: Callable[[Fraction, Fraction, Fraction], None] = lambda best, bound, gap: None,
 ) -> Synthesis:
     """
@@ -192,6 +220,8 @@ def synthesize(
     seeds
         Schedules of this problem that are known already; others are passed over. One that is not its own mirror image makes
         ``auto`` look among all, and is made symmetric for ``mirrored``.
+    recorded
+        What solvers said of this very question before; it is taken over where it covers the scope, and named as recorded.
     on_progress
         Called with best, bound and gap whenever one of them changes.
 
@@ -204,8 +234,8 @@ def synthesize(
     Examples
     --------
     >>> found = synthesize(Problem(((0, 1, 2, 3), (3, 2, 1, 0)), (4, 4)), limits=Limits(5))
-    >>> found.status, found.value, found.certificate
-    ('optimal', Fraction(25, 1), Certificate(kind='bound', by=('one rank',)))
+    >>> found.status, found.value, found.certificate.kind, found.certificate.by
+    ('optimal', Fraction(25, 1), 'bound', ('one rank',))
     """
     costs, limits, kinds = costs or CostModel.of(), limits or Limits(), None if blocks is None else tuple(blocks)
     _check(problem, costs, limits, pairs, scope, objective)
@@ -218,6 +248,8 @@ def synthesize(
     except ScheduleError as error:
         return Synthesis("infeasible", reason=str(error), seconds=search.spent)
     interrupted = False
+    if recorded is not None:
+        search.recall(recorded)
     try:
         search.run(known)
     except KeyboardInterrupt:
@@ -285,6 +317,8 @@ class _Search:
         self.grain = board_grain(self.board)
         self.refuted_by: tuple[str, ...] = ()
         """Solvers that say: nothing shorter than ``here``, in the scope."""
+        self.recorded = False
+        """Whether they said so in an earlier search."""
 
     # ------------------------------------------------------------------------------------------------------------- time
 
@@ -325,10 +359,21 @@ class _Search:
         best, bound = Fraction(self.value, unit), Fraction(min(self.here.ticks, self.value), unit)
         self.on_progress(best, bound, best - bound)
 
+    def recall(self, recorded: Recorded) -> None:
+        """Take over what solvers said before, if it is more than the bounds know and holds in the scope."""
+        ticks = recorded.bound * self.costs.ticks_per_unit
+        covers = recorded.scope == "all" or self.question.mirrored
+        if not covers or ticks.denominator != 1 or ticks <= self.here.ticks:
+            return
+        bound = Bound(f"{' and '.join(recorded.by)}, as recorded", ticks.numerator, "an earlier search")
+        self.here, self.refuted_by, self.recorded = bound, recorded.by, True
+        if recorded.scope == "all" and bound.ticks > self.everywhere.ticks:
+            self.everywhere = bound
+
     def _refuted(self, horizon: int, who: str) -> None:
         """A solver says that no schedule of the scope has at most so many ticks."""
         self.here = Bound(who, (horizon // self.grain + 1) * self.grain, "one tick less is infeasible")
-        self.refuted_by = (who,)
+        self.refuted_by, self.recorded = (who,), False
         if not self.question.mirrored:
             self.everywhere = self.here
         self._progress()
@@ -349,7 +394,7 @@ class _Search:
             elif self.left < 2:
                 break
             turn += 1
-        if self.met and self.refuted_by and self.left > 0.1:
+        if self.met and self.refuted_by and not self.recorded and self.left > 0.1:
             self._confirm()
 
     def _start(self, seeds: Iterable[Schedule]) -> None:
@@ -452,6 +497,7 @@ class _Search:
             "mirrored" if stronger else "all",
             Fraction(self.here.ticks, unit) if stronger else None,
             certificate,
+            self.refuted_by if certificate is None or by_solver else (),
             self.spent,
             claim=replace(self.question, horizon=self.value - self.grain) if by_solver else None,
             interrupted=interrupted,
@@ -462,5 +508,5 @@ class _Search:
         if self.question.mirrored and self.value <= self.everywhere.ticks:
             return Certificate("bound", (self.everywhere.name,))
         if self.refuted_by:
-            return Certificate("two solvers" if len(self.refuted_by) > 1 else "one solver", self.refuted_by)
+            return Certificate("two solvers" if len(self.refuted_by) > 1 else "one solver", self.refuted_by, self.recorded)
         return Certificate("bound", (self.here.name,))

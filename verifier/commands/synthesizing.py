@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,8 +15,9 @@ from verifier.commands.options import DONE, INTERRUPTED, REFUTED, UNKNOWN, costs
 from verifier.model import ScheduleError, plain
 
 if TYPE_CHECKING:
+    from verifier.all_microbatches import ForAll
     from verifier.costs import CostModel
-    from verifier.model import Limits, Problem
+    from verifier.model import Limits, Problem, Schedule
     from verifier.synthesize import Synthesis
 
 PLACEMENTS = ("sequential", "interleaved", "v", "bidirectional")
@@ -30,6 +31,7 @@ EXIT_CODES = {"optimal": DONE, "feasible": DONE, "infeasible": REFUTED, "unknown
         "verifier synthesize --placement bidirectional -P 4 -M 8 --activations 5",
         "verifier synthesize --placement sequential -P 4 -M 8 --activations 3 --blocks F,B --json",
         "verifier synthesize --spec problem.toml --budget 300 -o schedule.json",
+        "verifier synthesize --placement v -P 4 -M 8 --activations 9 --all-microbatches -o kernel.json",
     )
 )
 @click.option("--spec", metavar="SPEC", help="The problem, its costs and limits in one TOML file.")
@@ -64,6 +66,12 @@ EXIT_CODES = {"optimal": DONE, "feasible": DONE, "infeasible": REFUTED, "unknown
 )
 @click.option("--budget", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Time to take at most.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the local search.")
+@click.option(
+    "--all-microbatches",
+    is_flag=True,
+    help="An order for all larger M, too: with a kernel that can run again, and a proof of what each M takes.",
+)
+@click.option("--no-catalogue", is_flag=True, help="Search anew, without the schedules that were found before.")
 @click.option("-o", "output", metavar="FILE", help="Write the schedule, and what solvers refuted beside it as FILE.smt2.")
 @json_option
 def synthesize(
@@ -81,6 +89,8 @@ def synthesize(
     objective: str,
     budget: float,
     seed: int,
+    all_microbatches: bool,
+    no_catalogue: bool,
     output: str | None,
     as_json: bool,
 ) -> int:
@@ -88,10 +98,10 @@ def synthesize(
     The shortest schedule that exists, with a certificate; or the best found, with its gap.
 
     Of equally short ones that with the lower peak of activations is preferred, then the one with more overlapped pairs. An
-    interrupt gives the best found so far.
+    interrupt gives the best found so far. Where the catalogue has the problem, the search starts from it, and what solvers said
+    there is reported as recorded.
     """
     from verifier.specs import limits_of, limits_over, read_costs, read_spec
-    from verifier.synthesize import synthesize as search
 
     given = None if spec is None else read_spec(spec)
     named = None if placement is None and ranks is None else _problem(placement, ranks, microbatches, stages_per_rank)
@@ -100,26 +110,73 @@ def synthesize(
         raise ScheduleError("synthesize: expected --spec with a problem, or --placement with -P and -M")
     model = read_costs(costs) if costs is not None else given.costs if given else None
     limits = limits_over(limits_of(activations, weights), given.limits if given else None)
-    kinds = None if blocks is None else tuple(kind.strip() for kind in blocks.split(","))
-    found = search(
-        problem,
-        model,
-        limits,
-        blocks=kinds,
-        pairs=pairs,
-        scope=scope,
-        objective=objective,
-        budget=budget,
-        seed=seed,
-        on_progress=_progress,
-    )
+    if all_microbatches and objective != "makespan":
+        raise ScheduleError("--all-microbatches: is about the makespan; expected no other --objective")
+    options: dict[str, Any] = {
+        "blocks": None if blocks is None else tuple(kind.strip() for kind in blocks.split(",")),
+        "pairs": pairs,
+        "scope": scope,
+        "budget": budget,
+        "seed": seed,
+        "on_progress": _progress,
+    }
+    if not no_catalogue:
+        options |= _known(problem, model, limits, options["blocks"], pairs, objective)
+    if all_microbatches:
+        return _for_all(problem, model, limits, options, output, as_json)
+    from verifier.synthesize import synthesize as search
+
+    found = search(problem, model, limits, objective=objective, **options)
     if output is not None and found.schedule is not None:
         _write(found, output, model, limits)
     if as_json:
         print_json(found.as_json(output if found.schedule is not None else None))
     else:
-        _print(found, model)
+        click.echo(found.sentence())
+        _show(found.schedule, model)
     return INTERRUPTED if found.interrupted else EXIT_CODES[found.status]
+
+
+def _known(
+    problem: Problem,
+    costs: CostModel | None,
+    limits: Limits,
+    blocks: tuple[str, ...] | None,
+    pairs: str,
+    objective: str,
+) -> dict[str, Any]:
+    """What the catalogue has; what solvers said there is about its own blocks, pairs and objective."""
+    from verifier.catalogue.lookup import known
+    from verifier.costs import CostModel
+
+    found = known(problem, costs or CostModel.of(), limits)
+    same = blocks is None and pairs == "opposite" and objective == "makespan"
+    return {"seeds": found.seeds, "recorded": found.recorded if same else None}
+
+
+def _for_all(
+    problem: Problem,
+    costs: CostModel | None,
+    limits: Limits,
+    options: dict[str, Any],
+    output: str | None,
+    as_json: bool,
+) -> int:
+    """The order for all larger numbers of micro-batches."""
+    from verifier.all_microbatches import synthesize_for_all
+
+    found = synthesize_for_all(problem, costs, limits, **options)
+    shortest = found.shortest
+    if output is not None and found.schedule is not None:
+        _write_for_all(found, output, costs, limits)
+    if as_json:
+        file = output if found.schedule is not None else None
+        print_json({**shortest.as_json(file), "all_microbatches": found.as_json()})
+    else:
+        for sentence in found.sentences():
+            click.echo(sentence)
+        _show(found.schedule, costs)
+    return INTERRUPTED if found.interrupted else EXIT_CODES[shortest.status]
 
 
 def _problem(placement: str | None, ranks: int | None, microbatches: str | None, stages_per_rank: int) -> Problem:
@@ -167,12 +224,27 @@ def _write(found: Synthesis, output: str, costs: CostModel | None, limits: Limit
         write_text(Path(output).with_suffix(".smt2"), smtlib(found.claim))
 
 
-def _print(found: Synthesis, costs: CostModel | None) -> None:
-    """The verdict in one line, and the schedule."""
-    click.echo(found.sentence())
-    if found.schedule is not None:
+def _write_for_all(found: ForAll, output: str, costs: CostModel | None, limits: Limits) -> None:
+    """The order from which longer ones follow; the certificate of the shortest schedule is its own only if it is that."""
+    from verifier.costs import CostModel
+    from verifier.formats import schedule_json, write_text
+
+    assert found.schedule is not None
+    certificate: dict[str, object] = {"all_microbatches": found.as_json()}
+    if found.schedule is found.shortest.schedule:
+        certificate |= found.shortest.as_json_certificate()
+    claims = {"makespan": plain(found.sizes[0].makespan)}
+    text = schedule_json.dump(
+        found.schedule, costs=costs or CostModel.of(), limits=limits, claims=claims, certificate=certificate
+    )
+    write_text(output, text)
+
+
+def _show(schedule: Schedule | None, costs: CostModel | None) -> None:
+    """The schedule, as ``show`` prints it."""
+    if schedule is not None:
         from verifier.verify import verify
         from verifier.views.terminal import console, print_show
 
         click.echo()
-        print_show(console(), verify(found.schedule, costs, solver="replay"))
+        print_show(console(), verify(schedule, costs, solver="replay"))

@@ -1,0 +1,202 @@
+"""
+How the schedules of the catalogue are found and written.
+
+A cell starts from what is there: the same problem under other costs, fewer micro-batches with a kernel that is proved to
+repeat, and for V the folded bidirectional schedule. What meets its bound so is written at once; the rest is searched for. A
+file is only ever replaced by a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from verifier.catalogue.cells import Cell
+from verifier.catalogue.lookup import recorded
+from verifier.formats import load, schedule_json, torch_csv, write_text
+from verifier.formats.source import Source
+from verifier.model import Schedule, ScheduleError
+from verifier.search.strings import Board
+from verifier.simulate import simulate
+from verifier.synthesize import Recorded, Synthesis, synthesize
+from verifier.theorems.bubble import extended
+
+SECONDS = {2: (60.0, 150.0), 4: (20.0, 60.0), 8: (20.0, 60.0)}
+"""Per multiple of the ranks: seconds for one cell, and for one of more than :data:`MANY` stages."""
+MANY = 16
+NO_SEARCH = 0.1
+"""Seconds in which nothing is searched for: what is known is replayed, whatever that takes."""
+
+Told = Callable[[Fraction, Fraction, Fraction], None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of which there is a file."""
+
+    cell: Cell
+    source: Source
+
+    @property
+    def certificate(self) -> dict[str, object]:
+        """As :meth:`verifier.synthesize.Synthesis.as_json_certificate` writes it."""
+        assert isinstance(self.source.certificate, dict), "written by this module"
+        return self.source.certificate
+
+    @property
+    def is_optimal(self) -> bool:
+        """Whether nothing shorter exists, in the scope of the certificate."""
+        return self.certificate["status"] == "optimal"
+
+    @property
+    def makespan(self) -> Fraction:
+        """By replay."""
+        timeline = simulate(self.source.schedule, self.cell.costs).timeline
+        assert timeline is not None, "only legal schedules are written"
+        return timeline.makespan
+
+
+def path(cell: Cell, folder: Path) -> Path:
+    """The schedule of a cell."""
+    return folder / f"{cell.name}.json"
+
+
+def read(cell: Cell, folder: Path) -> Entry | None:
+    """
+    The entry of a cell, None where there is no file yet.
+
+    Raises
+    ------
+    ScheduleError
+        If the file is damaged, or about something else.
+    """
+    file = path(cell, folder)
+    if not file.exists():
+        return None
+    source = load(file)
+    if source.schedule.problem != cell.problem or not isinstance(source.certificate, dict):
+        raise ScheduleError(f"{file}: expected {cell.name} with its certificate; remove the file to have it made again")
+    return Entry(cell, source)
+
+
+def seconds(cell: Cell, folder: Path) -> float:
+    """How long a cell may be searched for; not at all where it is a bidirectional one, folded, which no hop tells apart."""
+    if cell.unfolded and path(cell.unfolded, folder).exists() and not cell.costs.hop:
+        return 0.0
+    return SECONDS[cell.multiple][cell.problem.stages > MANY]
+
+
+def make(cell: Cell, folder: Path, budget: float, on_progress: Told = lambda best, bound, gap: None) -> Synthesis:
+    """
+    Search for the schedule of a cell, and write it if it is better than what is there.
+
+    Parameters
+    ----------
+    budget
+        Seconds of search at most; what meets its bound takes none.
+
+    Raises
+    ------
+    ScheduleError
+        If a file cannot be read or written.
+    """
+    before = read(cell, folder)
+    known = recorded(before.certificate) if before else None
+    if cell.unfolded and (two := read(cell.unfolded, folder)) and not cell.costs.hop:
+        known = _of_mirror(two) or known
+    found = synthesize(
+        cell.problem,
+        cell.costs,
+        cell.limits,
+        budget=max(budget, NO_SEARCH),
+        seeds=_seeds(cell, folder),
+        recorded=known,
+        on_progress=on_progress,
+    )
+    if found.schedule is not None and (before is None or _is_better(found, before)):
+        _write(found, cell, folder)
+    return found
+
+
+def _of_mirror(two: Entry) -> Recorded | None:
+    """
+    What solvers said of a bidirectional cell, as a bound on its folded V.
+
+    A V schedule unfolds to a mirror-symmetric schedule of the same makespan where hops take no time, so what is impossible
+    among those is impossible in V.
+    """
+    found = recorded(two.certificate)
+    return found and replace(found, scope="all")
+
+
+def _is_better(found: Synthesis, before: Entry) -> bool:
+    assert found.value is not None
+    if found.value != before.makespan:
+        return found.value < before.makespan
+    if (found.status == "optimal") != before.is_optimal:
+        return found.status == "optimal"
+    old, new = recorded(before.certificate), recorded(found.as_json_certificate())
+    return new is not None and (old is None or new.bound > old.bound)
+
+
+def _write(found: Synthesis, cell: Cell, folder: Path) -> None:
+    """The schedule as ``synthesize -o`` writes it, and as a table where PyTorch can run it."""
+    assert found.schedule is not None
+    schedule = replace(found.schedule, name=cell.name)
+    certificate = {key: value for key, value in found.as_json_certificate().items() if key != "recorded"}
+    claims = {"makespan": found.as_json()["makespan"]}
+    text = schedule_json.dump(schedule, costs=cell.costs, limits=cell.limits, claims=claims, certificate=certificate)
+    if cell.placement == "v":
+        write_text(path(cell, folder).with_suffix(".csv"), torch_csv.dump(schedule))
+    write_text(path(cell, folder), text)
+
+
+# ----------------------------------------------------------------------------------------------------- where to start from
+
+
+def _seeds(cell: Cell, folder: Path) -> list[Schedule]:
+    """Legal or not: synthesis looks at each. Only mirror-symmetric ones, so that the search stays among those."""
+    found = [schedule for schedule in _starts(cell, folder) if schedule.problem == cell.problem]
+    if cell.placement == "v":
+        return found
+    board = Board(cell.problem, cell.costs, cell.limits, folded=True)
+    return [schedule for schedule in found if board.decode(board.encode(schedule)) == schedule]
+
+
+def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
+    if before := read(cell, folder):
+        yield before.source.schedule
+    if cell.unfolded and (two := read(cell.unfolded, folder)):
+        yield from folded(two.source.schedule, cell)
+    for multiple in (cell.multiple // 2, cell.multiple // 4):
+        shorter = read(cell.times(multiple), folder) if multiple >= 2 else None
+        if shorter:
+            try:
+                yield extended(shorter.source.schedule, cell.problem.total_microbatches, cell.costs)
+            except ScheduleError:
+                continue  # its kernel is not proved to repeat
+    for file in sorted(folder.glob(f"{cell.placement}-p{cell.ranks:02}-m{cell.problem.total_microbatches:03}-*.json")):
+        if file != path(cell, folder):
+            yield load(file).schedule
+
+
+def folded(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
+    """
+    The V schedule that a mirror-symmetric one folds to; nothing where it is not symmetric.
+
+    Examples
+    --------
+    >>> from verifier.catalogue.cells import COSTS
+    >>> from verifier.search.seeds import family_schedules
+    >>> cell = Cell("v", 2, 2, tuple(COSTS[0].items()))
+    >>> two = Board(cell.unfolded.problem, cell.costs, cell.limits)
+    >>> {other.name: len(list(folded(other, cell))) for other in family_schedules(two.problem, two)}["zbv P=2 M=4 mirrored"]
+    1
+    """
+    two = Board(schedule.problem, cell.costs, cell.limits, folded=True)
+    one = Board(cell.problem, cell.costs, cell.limits)
+    strings = two.encode(schedule)
+    if two.chain == one.chain and two.decode(strings) == schedule:
+        yield one.decode(strings)
