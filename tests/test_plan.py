@@ -588,14 +588,26 @@ def test_synthesis_replaces_the_schedule(tmp_path: Path) -> None:
 
 
 def test_synthesis_of_a_long_schedule_searches_a_short_one(small: Plan) -> None:
-    best = dataclasses.replace(small.fitting[0], microbatches=512)
-    plan = Plan(small.spec, (best,), ())
+    best = small.fitting[0]
+    assert best.costs is not None
+    microbatches = 512
+    run = replay(orders_of(best.family, best.depth, microbatches), microbatches, best.costs)
+    plan = Plan(small.spec, (dataclasses.replace(best, microbatches=microbatches, run=run),), ())
     found = improve(plan, budget=2.0)
     assert found.microbatches == RULES[best.family].nearest(best.depth, 2 * best.depth)
     assert found.seconds is not None
     assert found.seconds <= found.family_seconds
     assert f"M = {found.microbatches}" in found.sentence()
-    assert (found.extended is None) == bool(found.reason)
+    if found.continued is None:
+        assert "keep the family's order there" in found.sentence()
+        return
+    # Nothing is said of a longer schedule that it would not do.
+    judged = verify(found.continued, best.costs, solver="replay")
+    assert judged.status == "proved"
+    assert found.continued.problem.total_microbatches == microbatches
+    assert judged.simulation.timeline is not None
+    assert float(judged.simulation.timeline.makespan) / 1e6 == found.continued_seconds
+    assert found.helps == (float(judged.simulation.timeline.makespan) / 1e6 < run.seconds)
 
 
 def test_costs_of_stages_are_whole_microseconds(v3: Plan) -> None:

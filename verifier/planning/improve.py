@@ -1,8 +1,9 @@
 """
 The recommended family's schedule replaced by the shortest one for these costs and this memory.
 
-The search is for few micro-batches, so that it answers; where what it finds repeats, it is continued to the M of the plan, and
-replayed there.
+The search begins with the family's order, so that what it finds is never longer. Where M is large it is for fewer
+micro-batches, so that it answers; what it finds is then continued to the M of the plan by running what repeats in it more
+often, and verified and replayed there. It may well be longer than the family's order then.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ from verifier.planning.plan import Choice, Plan
 from verifier.planning.rules import RULES, build
 from verifier.simulate import simulate
 from verifier.synthesize import Synthesis, synthesize
+from verifier.theorems.periodic import insert_kernels, splits
+from verifier.verify import verify
 
-SMALL = 700
+SMALL = 6_000
 """Ops of the largest problem that is searched; beyond it M is reduced as far as the family goes."""
+LONG = 50_000
+"""Ops of the largest schedule that is made from what was found."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,10 @@ class Improvement:
         Of the problem that was searched.
     family_seconds, seconds
         Makespan of the family's order there, and of what was found.
-    extended
-        What was found, continued to the plan's M, with its makespan; or why it is not.
+    continued
+        What was found, for the plan's M; None where nothing in it repeats, or peaks would not stay within memory.
+    continued_seconds
+        Its makespan.
     """
 
     choice: Choice
@@ -40,14 +47,19 @@ class Improvement:
     found: Synthesis
     family_seconds: float
     seconds: float | None
-    extended: Schedule | None
-    extended_seconds: float | None
-    reason: str
+    continued: Schedule | None
+    continued_seconds: float | None
 
     @property
     def best(self) -> Schedule | None:
-        """The schedule to use: for the plan's M where there is one."""
-        return self.extended or self.found.schedule
+        """The schedule to use: for the plan's M where that is shorter than the family's order, else for the M searched."""
+        return self.continued if self.helps else self.found.schedule
+
+    @property
+    def helps(self) -> bool:
+        """Whether there is a shorter schedule for the plan's M."""
+        run = self.choice.run
+        return self.continued_seconds is not None and run is not None and self.continued_seconds < run.seconds
 
     def sentence(self) -> str:
         """What came of it, for people."""
@@ -56,14 +68,21 @@ class Improvement:
             return f"{choice.name} with M = {self.microbatches}: {found.sentence()}"
         bound = float(found.lower_bound or 0) / 1e6
         what = "nothing is shorter" if found.status == "optimal" else f"nothing is shorter than {bound:.3f} s"
-        text = (
-            f"for P = {choice.depth}, M = {self.microbatches}, the family's order takes {self.family_seconds:.3f} s and the "
-            f"one found {self.seconds:.3f} s; {what}."
-        )
-        if self.extended_seconds is not None and self.microbatches != choice.microbatches:
-            assert choice.run is not None, "it fits"
-            return f"{text} For M = {choice.microbatches}: {choice.run.seconds:.3f} s and {self.extended_seconds:.3f} s."
-        return f"{text} {self.reason}".strip()
+        where = f"for P = {choice.depth}, M = {self.microbatches}"
+        if self.seconds < self.family_seconds:
+            text = (
+                f"{where}, the family's order takes {self.family_seconds:.3f} s and the one found {self.seconds:.3f} s; {what}."
+            )
+        else:
+            text = f"{where}, nothing was found below the {self.family_seconds:.3f} s of the family's order; {what}."
+        if self.microbatches == choice.microbatches:
+            return text
+        assert choice.run is not None, "it fits"
+        whole = f"M = {choice.microbatches}"
+        if self.continued_seconds is None:
+            return f"{text} Nothing in it repeats so that it could serve {whole}; keep the family's order there."
+        times = f"{self.continued_seconds:.3f} s where the family's order takes {choice.run.seconds:.3f} s"
+        return f"{text} Continued to {whole} it takes {times}{'' if self.helps else ', which is the one to keep there'}."
 
     def as_json(self) -> dict[str, object]:
         """As ``plan --synthesize --json`` carries it."""
@@ -71,7 +90,7 @@ class Improvement:
             "microbatches": self.microbatches,
             "family_seconds": round(self.family_seconds, 6),
             "seconds": None if self.seconds is None else round(self.seconds, 6),
-            "extended_seconds": None if self.extended_seconds is None else round(self.extended_seconds, 6),
+            "continued_seconds": None if self.continued_seconds is None else round(self.continued_seconds, 6),
             "sentence": self.sentence(),
             "synthesis": self.found.as_json(),
         }
@@ -105,16 +124,15 @@ def improve(plan: Plan, budget: float = 20.0, seed: int = 0) -> Improvement:
     family = build(choice.family, choice.depth, microbatches, plan.spec.stages_per_rank)
     found = synthesize(problem, choice.costs, limits, budget=budget, seed=seed, seeds=(family,))
     seconds = None if found.value is None else float(found.value) / 1e6
-    extended, reason = _extended(choice, microbatches, found)
+    continued = found.schedule and _continued(found.schedule, choice, limits)
     return Improvement(
         choice,
         microbatches,
         found,
         _seconds(family, choice),
         seconds,
-        extended,
-        None if extended is None else _seconds(extended, choice),
-        reason,
+        continued,
+        None if continued is None else _seconds(continued, choice),
     )
 
 
@@ -123,7 +141,7 @@ def searched(choice: Choice) -> int:
     The micro-batches of the problem that is searched: the plan's if they are few, else as few as keep the pipeline filled.
 
     >>> searched(Choice("dualpipe", 16, 128, 120, layers=((0, 1),) * 16))
-    32
+    120
     """
     stages = len(choice.layers)
     if 3 * stages * choice.microbatches <= SMALL:
@@ -132,17 +150,20 @@ def searched(choice: Choice) -> int:
     return min(choice.microbatches, few)
 
 
-def _extended(choice: Choice, microbatches: int, found: Synthesis) -> tuple[Schedule | None, str]:
-    from verifier.theorems.bubble import extended
-
-    if found.schedule is None:
-        return None, ""
-    if microbatches == choice.microbatches:
-        return found.schedule, ""
-    try:
-        return extended(found.schedule, choice.microbatches, choice.costs), ""
-    except ScheduleError as error:
-        return None, f"It is not continued to M = {choice.microbatches}: {error}"
+def _continued(schedule: Schedule, choice: Choice, limits: Limits) -> Schedule | None:
+    """The shortest legal schedule for the plan's M that repeats a stretch of this one; itself where it is for that M."""
+    more = choice.microbatches - schedule.problem.total_microbatches
+    if not more:
+        return schedule
+    if 3 * len(choice.layers) * choice.microbatches > LONG:
+        return None
+    longer = (
+        insert_kernels(split, more // split.microbatches_per_period)
+        for split in splits(schedule)
+        if more % split.microbatches_per_period == 0
+    )
+    legal = [found for found in longer if verify(found, choice.costs, limits, solver="replay").status == "proved"]
+    return min(legal, key=lambda found: _seconds(found, choice), default=None)
 
 
 def _seconds(schedule: Schedule, choice: Choice) -> float:
