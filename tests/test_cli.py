@@ -313,6 +313,47 @@ def test_ids_with_a_hole_and_doubled_ops_are_refuted_with_a_witness(tmp_path):
     assert "rank 0, cell 1: 0F0 runs a second time" in result("verify", path, "--solver", "replay", code=1)
 
 
+def test_a_schedule_comes_from_standard_input():
+    piped = CliRunner().invoke(main, ["verify", "-", "--solver", "replay"], input="0F0,0B0\n1F0,1B0\n")
+    assert (piped.exit_code, piped.stdout.splitlines()[0]) == (0, "stdin: proved")
+    written = result("export", *DUALPIPE, "--to", "json")
+    shown = json.loads(CliRunner().invoke(main, ["show", "-", "--json"], input=written).stdout)
+    assert shown["makespan"] == 66
+    broken = CliRunner().invoke(main, ["verify", "-"], input="0F0,0b0\n")
+    assert (broken.exit_code, broken.stderr) == (
+        2,
+        'standard input: rank 0, column 1: "0b0" is not a cell; did you mean 0B0?\n',
+    )
+    empty = CliRunner().invoke(main, ["verify", "-"], input="")
+    assert (empty.exit_code, empty.stderr[:22]) == (2, "standard input: empty;")
+
+
+def test_show_says_in_json_too_that_it_is_refuted(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B0,1B1\n")
+    found = json.loads(result("show", path, "--json", code=1))
+    assert (found["status"], found["makespan"]) == ("refuted", None)
+    assert list(found["properties"]) == ["dependencies"]
+    assert "wait in a circle" in found["properties"]["dependencies"]["witness"][0]["text"]
+    path.write_text("0F0,0F0,0B0\n1F0,1B0\n")
+    assert list(json.loads(result("show", path, "--json"))["properties"]) == ["complete"]
+    assert "status" not in json.loads(result("show", *DUALPIPE, "--json"))
+
+
+def test_a_chain_of_two_copies_is_recognized_where_it_is_refuted(tmp_path):
+    path = tmp_path / "x.csv"
+    result("export", "dualpipe", "-P", 2, "-M", 4, "--to", "torch-comms-csv", "-o", path)
+    hint = "note: read as two weight copies laid end to end (--copies 2) its order has a timeline"
+    for command in ("verify", "show"):
+        assert hint in result(command, path, code=1).splitlines()
+    assert hint[6:] in json.loads(result("verify", path, "--json", code=1))["notes"]
+    assert hint not in result("verify", path, "--copies", 2)
+    # What hangs either way, and what has no second copy, gets no hint.
+    for wrong in ("0F0,0B0\n1B0,1F0\n", "0F0,1F0,0B0,1B0\n"):
+        path.write_text(wrong)
+        assert "--copies" not in CliRunner().invoke(main, ["verify", str(path)]).stdout
+
+
 def test_other_wrong_uses():
     assert "torch-csv: stage 0 lives on ranks 0 and 7" in complaint("export", *DUALPIPE, "--to", "torch-csv")
     assert "'csv' is not one of" in complaint("export", *DUALPIPE, "--to", "csv")

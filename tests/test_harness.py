@@ -4,7 +4,7 @@ import pytest
 
 from verifier.families import build_family
 from verifier.model import Block, Problem, Schedule, ScheduleError
-from verifier.runtimes.harness import RunReport, predicted_activations, run
+from verifier.runtimes.harness import RunReport, _Watched, predicted_activations, run
 
 
 def test_a_runtime_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -41,6 +41,14 @@ def test_a_pair_written_backward_first_holds_less_where_it_runs_as_written() -> 
     assert predicted_activations(schedule, "dualpipe") == (2,)
 
 
+def test_what_ranks_say_is_kept_until_they_hang() -> None:
+    watched = _Watched(2)
+    for line in ("0 ready", "1 ready", "0 step", "0 done 0F0 0F0 10 20", "1 step", "1 done 2F0 1F0' 30 45", "0 step"):
+        watched.hear(line)
+    assert watched.done == [set(), {"2F0"}]
+    assert watched.events == [[("0F0", 10, 20)], [("1F0'", 30, 45)]]
+
+
 def report(**more: object) -> RunReport:
     fields: dict[str, object] = {
         "schedule": "dualpipe P=2 M=4", "runtime": "torch", "form": "compute_comms", "ranks": 2, "microbatches": 4, "steps": 1,
@@ -62,6 +70,7 @@ def test_a_report_for_people() -> None:
         "  copies       equal after each of 1 steps",
         "  median times F 3, B 9 microseconds",
     ]
+    assert report(ranks=1).as_text().endswith(": passed, 1 process, 4.0 s")
     hung = report(status="hung", waiting=("rank 0 waits",), error="")
     assert hung.as_text().splitlines()[1:] == ["  rank 0 waits"]
     assert not hung.passed

@@ -62,4 +62,13 @@ def test_what_becomes_of_messages_of_the_source() -> None:
     assert "torch places its own; torch-comms-csv keeps them" in said["torch-csv"]
     assert "the groups of the source are gone" in said["torch-comms-csv"]
     assert "placed anew" in said["dualpipe-table"]
+    # Neighbours are one group in a program whether or not somebody wrote the brackets, and torch posts them one by one.
+    joined = Program.of(
+        Problem(((0, 1),), (1,)), [["0F0", ["0SEND_F0", "0RECV_B0"], "0B0"], ["1RECV_F0", "1F0", "1B0", "1SEND_B0"]]
+    )
+    assert not joined.cuts
+    grouped = notes(Source(joined.schedule, "pipeline-program/1", program=joined), "torch-comms-csv")
+    assert "torch posts messages one by one: the groups of the source are gone; verify the file with --messages rank" in grouped
+    table = notes(Source(joined.schedule, "torch-comms-csv", program=joined), "torch-comms-csv")
+    assert "groups" not in " ".join(table)
     assert "every communication model" not in said["program"]

@@ -113,6 +113,14 @@ def test_a_trace_becomes_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert shown["makespan"] == 2 + 3 + 6 + 5
 
 
+def test_a_hang_leaves_a_trace_of_what_ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events = ((("0F0", 0, 2000),), (("1F0", 3000, 5000),))
+    monkeypatch.setattr("verifier.runtimes.run", Recorder(status="hung", events=events, waiting=("rank 0 waits",)))
+    trace = tmp_path / "trace.json"
+    assert run("run", "1f1b", "-P", 2, "-M", 4, "--on", "torch", "--trace", trace).exit_code == 1
+    assert [event["name"] for event in json.loads(trace.read_text())["traceEvents"]] == ["PP:0F0", "PP:1F0"]
+
+
 def test_a_run_without_events_leaves_no_trace(recorder: Recorder, tmp_path: Path) -> None:
     run("run", "1f1b", "-P", 2, "-M", 4, "--on", "torch", "--trace", tmp_path / "trace.json")
     assert recorder.asked
@@ -177,6 +185,17 @@ def test_what_was_exported_runs(target: str, tmp_path: Path) -> None:
     ended = run("run", path, *copies, "--on", "torch", "--json")
     found = json.loads(ended.stdout)
     assert (ended.exit_code, found["status"], found["copies_equal"]) == (0, "passed", True)
+
+
+@runtime
+@needs_torch
+def test_what_ran_before_a_hang_is_in_the_trace(tmp_path: Path) -> None:
+    table, trace = tmp_path / "hangs.csv", tmp_path / "trace.json"
+    table.write_text("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n")
+    ended = run("run", table, "--on", "torch", "--force", "--timeout", 2, "--trace", trace)
+    assert (ended.exit_code, "hung" in ended.stdout) == (1, True)
+    assert {event["name"] for event in json.loads(trace.read_text())["traceEvents"]} == {"PP:0F0", "PP:1F0", "PP:1B0"}
+    assert "PP:0F0" in trace.read_text()
 
 
 @runtime

@@ -102,6 +102,64 @@ def test_what_is_missing_is_named() -> None:
         read_trace(trace(event("0F0", 3), event("0I0", 6))).costs()
 
 
+def comments(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("#") and "of stage" not in line.split(":")[0]]
+
+
+def test_what_was_not_measured_is_said() -> None:
+    measured = read_trace(
+        trace(
+            event("0F0", 10), event("0I0", 20), event("0W0", 5),
+            event("1F0", 12), event("1B0", 30),
+            event("2F0", 12), event("2B0", 30), event("2I0", 21),
+            event("3F0", 12), event("3B0", 30), event("3I0", 20), event("3W0", 15),
+        )
+    )  # fmt: skip
+    text = measured.as_toml()
+    assert "# Not measured, but from B = I + W: B of stage 0; W of stage 2" in text.splitlines()
+    assert "# Not measured, but B split as on stages that show both halves: I and W of stage 1" in text.splitlines()
+    assert measured.as_json()["derived"] == [
+        {"kind": "B", "stage": 0, "from": "I + W"},
+        {"kind": "I", "stage": 1, "from": "B, split as elsewhere"},
+        {"kind": "W", "stage": 1, "from": "B, split as elsewhere"},
+        {"kind": "W", "stage": 2, "from": "B - I"},
+    ]
+    # Halves alone are written as they are.
+    halves = read_trace(trace(event("0F0", 10), event("0I0", 20), event("0W0", 5)))
+    assert "Not measured" not in halves.as_toml()
+    whole = read_trace(trace(event("0F0", 10), event("0B0", 21)))
+    assert "Not measured" not in whole.as_toml()
+    assert whole.as_json()["derived"] == []
+
+
+def test_an_unmeasured_split_into_equal_halves_is_said() -> None:
+    text = read_trace(trace(event("0F0", 1), event("0I0", 0), event("0W0", 0), event("1F0", 1), event("1B0", 8))).as_toml()
+    assert "# Not measured, but B split into equal halves: I and W of stage 1" in text.splitlines()
+
+
+def test_a_first_step_is_left_out_where_others_follow(tmp_path: Path) -> None:
+    step = (("0F0", 10), ("0F1", 11), ("0B0", 20), ("0B1", 21))
+    cold = [event(name, 100 * time, ts=at) for at, (name, time) in enumerate(step)]
+    warm = [event(name, time, ts=100 + at) for at, (name, time) in enumerate(step)]
+    # The order of the events in the file says nothing.
+    measured = read_trace(trace(*warm, *cold))
+    assert (measured.spread["F", 0, 0].high, measured.spread["B", 0, 0].count, measured.left_out) == (11, 2, 4)
+    assert "# Without the first of several steps (4 measurements), which warms up." in measured.as_toml().splitlines()
+    alone = read_trace(trace(*cold))
+    assert (alone.spread["F", 0, 0].high, alone.left_out) == (1100, 0)
+    assert "# Of a single step, so that warming up is counted." in alone.as_toml().splitlines()
+    paths = []
+    for rank in range(2):
+        paths.append(tmp_path / f"{rank}.json")
+        paths[-1].write_text(trace(*cold))
+    assert load_traces(paths).left_out == 0
+
+
+def test_the_same_name_in_two_places_is_one_step() -> None:
+    places = [event("0F0", 10, tid=7), event("0F0", 12, tid=8), event("0F0", 12, pid=1), event("0B0", 20)]
+    assert read_trace(trace(*places)).left_out == 0
+
+
 times = st.decimals(0, 10**6, places=3).map(float)
 
 

@@ -46,6 +46,18 @@ def test_a_second_run_says_where_the_first_was():
     assert witnesses(report, "complete") == ["rank 0, position 2: 0W0 runs a second time; it ran in 0B0 at rank 0, position 1"]
 
 
+def test_a_full_backward_is_one_thing_where_all_of_it_is_wrong():
+    twice = verify(order_of("0F0 0B0 0B0", "1F0 1B0"))
+    assert witnesses(twice, "complete") == ["rank 0, position 2: 0B0 runs a second time; it ran at rank 0, position 1"]
+    astray = verify(order_of("0F0 1B0 0B0", "1F0"))
+    assert witnesses(astray, "complete") == ["rank 0, position 1: 1B0 runs on rank 0; stage 1 lives on rank 1"]
+    half = verify(order_of("0F0 0I0 0W0 (0F1;0B0) 0B1", "1F0 1F1 1B0 1B1", microbatches=(2,)))
+    assert witnesses(half, "complete") == [
+        "rank 0, position 3: 0I0 runs a second time; it ran at rank 0, position 1",
+        "rank 0, position 3: 0W0 runs a second time; it ran at rank 0, position 2",
+    ]
+
+
 def test_a_wrong_rank_is_named_with_the_right_one():
     report = verify(order_of("0F0 1F0 0B0", "1B0"))
     assert witnesses(report, "complete") == ["rank 0, position 1: 1F0 runs on rank 0; stage 1 lives on rank 1"]

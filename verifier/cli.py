@@ -92,8 +92,8 @@ def main(ctx: click.Context) -> int:
     """
     Verify and synthesize pipeline-parallel training schedules, and prove statements about them.
 
-    SOURCE is a file (a PyTorch table, or JSON: pipeline-schedule/1 or pipeline-program/1), a spec (.toml), or a family with its
-    sizes.
+    SOURCE is a file (a PyTorch table, or JSON: pipeline-schedule/1 or pipeline-program/1; - is standard input), a spec (.toml),
+    or a family with its sizes.
 
     Exit codes: 0 proved or done, 1 refuted, 2 wrong use or unreadable input, 3 unknown, 130 interrupted.
     """

@@ -8,7 +8,7 @@ witnesses name the rule that is broken. This module knows nothing of ``simulate`
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice
@@ -104,17 +104,30 @@ def _complete(question: Question) -> Iterator[Witness]:
     seen: dict[Op, tuple[int, int]] = {}
     for rank, row in enumerate(schedule.order):
         for position, block in enumerate(row):
+            if any(_misplaced(schedule, op, rank, seen.get(op)) for op in block.ops):
+                for part in block.parts:
+                    for text, fault in _faults(schedule, part, rank, seen):
+                        yield Witness(f"{schedule.place(rank, position)}: {fault}", rank, position, text)
             for op in block.ops:
-                fault = _misplaced(schedule, op, rank, seen.get(op))
-                if fault:
-                    yield Witness(f"{schedule.place(rank, position)}: {fault}", rank, position, schedule.text(op))
                 seen.setdefault(op, (rank, position))
     yield from _missing(schedule, problem, seen)
 
 
-def _misplaced(schedule: Schedule, op: Op, rank: int, before: tuple[int, int] | None) -> str:
-    """What is wrong with an op at this place: out of range, on another's rank, or there already."""
-    problem, name = schedule.problem, schedule.text(op)
+def _faults(schedule: Schedule, part: Part, rank: int, seen: Mapping[Op, tuple[int, int]]) -> Iterator[tuple[str, str]]:
+    """What is wrong with a part at this place, and with what of it: a full backward is one thing where all of it is wrong."""
+    ops = [Op(kind, *part[1:]) for kind in ("IW" if part.kind == "B" else part.kind)]
+    whole = schedule.text(part)
+    shared = {_misplaced(schedule, op, rank, seen.get(op), whole) for op in ops}
+    names = [whole] if len(shared) == 1 else map(schedule.text, ops)
+    for op, name in zip(ops, names, strict=False):
+        fault = _misplaced(schedule, op, rank, seen.get(op), name)
+        if fault:
+            yield name, fault
+
+
+def _misplaced(schedule: Schedule, op: Op, rank: int, before: tuple[int, int] | None, name: str = "") -> str:
+    """What is wrong with an op, by the name given, at this place: out of range, on another's rank, or there already."""
+    problem = schedule.problem
     if not problem.holds(op):
         if op.direction >= problem.directions:
             return f"{name} belongs to a second direction; the placement has one"
@@ -128,7 +141,7 @@ def _misplaced(schedule: Schedule, op: Op, rank: int, before: tuple[int, int] | 
         return f"{name} runs on rank {rank}; stage {op.stage} lives on rank {problem.placement[op.direction][op.stage]}"
     if before is not None:
         block = schedule.order[before[0]][before[1]]
-        inside = f"in {schedule.text(block)} " if len(block.ops) > 1 else ""
+        inside = f"in {schedule.text(block)} " if schedule.text(block) != name else ""
         return f"{name} runs a second time; it ran {inside}at {schedule.place(*before)}"
     return ""
 

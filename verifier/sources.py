@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from verifier.costs import CostModel
+from verifier.formats import STDIN
 from verifier.formats.source import Source, one_line
-from verifier.formats.torch_csv import WITH_COMMUNICATION
+from verifier.formats.torch_csv import COMPUTE_ONLY, WITH_COMMUNICATION
 from verifier.messages import reduces
-from verifier.model import Limits, Schedule, ScheduleError
+from verifier.model import Block, Limits, Problem, Schedule, ScheduleError
+from verifier.simulate import simulate
 from verifier.specs import Spec, limits_of, limits_over, read_costs, read_spec, sized
 from verifier.verify import Report, verify
 
@@ -32,7 +34,7 @@ def open_source(
     """
     Open what a person named: a family, a spec (``.toml``), or a file of any readable format.
 
-    A family's name has precedence; ``./dualpipe`` is a file of that name.
+    A family's name has precedence; ``./dualpipe`` is a file of that name, and ``-`` is standard input.
 
     Parameters
     ----------
@@ -74,14 +76,15 @@ def open_source(
 
 def is_family(text: str) -> bool:
     """
-    Whether a SOURCE names a family, perhaps one that does not exist, rather than a file.
+    Whether a SOURCE names a family, perhaps one that does not exist, rather than a file or standard input.
 
     >>> is_family("dualpipe"), is_family("ZB-H1"), is_family("./dualpipe"), is_family("order.csv")
     (True, True, False, False)
     """
     from verifier.families import FAMILIES
 
-    return text in FAMILIES or (re.fullmatch(r"[\w-]+", text) is not None and not Path(text).exists())
+    named = text != STDIN and re.fullmatch(r"[\w-]+", text) is not None
+    return text in FAMILIES or (named and not Path(text).exists())
 
 
 def fitting(text: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,6 +159,7 @@ def lengthened(source: Source, microbatches: int) -> Source:
     return replace(source, schedule=schedule, start=None, claims={}, certificate=None, program=None)
 
 
+TWO_COPIES = "read as two weight copies laid end to end (--copies 2) its order has a timeline"
 UNDIVIDED = "no REDUCE_GRAD in it: torch 2.13 then leaves gradients undivided by the number of micro-batches"
 
 
@@ -180,7 +184,7 @@ def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto")
         notes += ("the messages were judged under ordered alone: sends that never block, matched by position; see --messages",)
     if source.format == WITH_COMMUNICATION and source.program and not reduces(source.program):
         notes += (UNDIVIDED,)
-    return verify(
+    report = verify(
         source.schedule,
         source.costs,
         source.limits,
@@ -192,6 +196,32 @@ def verdict(source: Source, *, models: Sequence[str] = (), solver: str = "auto")
         solver=solver,
         notes=notes,
     )
+    if (
+        report.simulation.timeline is None
+        and source.format in (COMPUTE_ONLY, WITH_COMMUNICATION)
+        and _is_two_copies(source.schedule)
+    ):
+        report = replace(report, notes=(*report.notes, TWO_COPIES))
+    return report
+
+
+def _is_two_copies(schedule: Schedule) -> bool:
+    """Whether an order that hangs would not as two weight copies, the second of which begins as a first stage does."""
+    problem, half = schedule.problem, schedule.problem.stages // 2
+    if problem.directions > 1 or problem.stages % 2:
+        return False
+    placement = problem.placement[0]
+    first = schedule.order[placement[half]][:1]
+    if not first or {op.stage for op in first[0].ops} != {half}:
+        # In one model that stage waits for the one before; nobody begins with it who means a V.
+        return False
+
+    def apart(block: Block) -> Block:
+        return Block(tuple(op._replace(direction=op.stage // half, stage=op.stage % half) for op in block.ops))
+
+    order = tuple(tuple(map(apart, row)) for row in schedule.order)
+    copies = Problem((placement[:half], placement[half:]), problem.microbatches * 2)
+    return simulate(Schedule(copies, order)).timeline is not None
 
 
 def _against(source: Source, spec: Spec) -> Source:

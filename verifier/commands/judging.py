@@ -76,7 +76,11 @@ def show(source: str, costs: str | None, since: str | None, until: str | None, a
         from verifier.measures import windows_json
         from verifier.verify import numbers
 
-        print_json({**numbers(report.simulation), **windows_json(report.simulation.timeline)})
+        refuted = {name: part for name, part in report.properties.items() if part.status == "refuted"}
+        said = (
+            {"status": "refuted", "properties": replace(report, properties=refuted).as_json()["properties"]} if refuted else {}
+        )
+        print_json({**said, **numbers(report.simulation), **windows_json(report.simulation.timeline)})
     else:
         from verifier.views.terminal import console, print_show
 

@@ -54,7 +54,9 @@ FORMS = ("compute-only", "compute-comms")
     metavar="SECONDS",
     help="Without any progress for so long it is a hang (default 20).",
 )
-@click.option("--trace", metavar="FILE", help="Write when every part ran, for ui.perfetto.dev and for costs.")
+@click.option(
+    "--trace", metavar="FILE", help="Write when every part ran, also before a hang; for ui.perfetto.dev and for costs."
+)
 @json_option
 def run(
     source: str,
@@ -97,7 +99,7 @@ def run(
         steps=steps,
         timeout=timeout,
     )
-    if trace is not None and done.events:
+    if trace is not None and any(done.events):
         write_text(trace, done.trace())
     if as_json:
         print_json(done.as_json())
@@ -142,7 +144,7 @@ def _refuse(report: Report, as_json: bool) -> int:
 @json_option
 def costs(traces: tuple[str, ...], stages: int | None, output: str | None, as_json: bool) -> int:
     """
-    Measured times to costs: per stage and kind the median.
+    Measured times to costs: per stage and kind the median, without the first of several steps.
 
     TRACE is what torch's profiler exports, one file per rank, plain or gzipped, or what run --trace writes.
     """

@@ -7,6 +7,7 @@ One module per format, writer and reader side by side. A new one is asked for in
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,10 +15,12 @@ from verifier.formats import json_text, program_json, schedule_json, torch_csv
 from verifier.formats.source import DIALECTS, Source, one_line, reason, write_text
 from verifier.model import MAX_OPS, ScheduleError
 
-__all__ = ["MAX_BYTES", "Source", "load", "program_json", "read", "schedule_json", "torch_csv", "write_text"]
+__all__ = ["MAX_BYTES", "STDIN", "Source", "load", "program_json", "read", "schedule_json", "torch_csv", "write_text"]
 
 MAX_BYTES = 128 * 2**20
 """Bytes of the largest file that is read."""
+
+STDIN = "-"
 
 READABLE = "pipeline-schedule/1 or pipeline-program/1 (JSON), or a PyTorch table (one line per rank, cells such as 0F3)"
 
@@ -37,7 +40,7 @@ def load(path: str | Path, *, microbatches: int | None = None, dialect: str = "m
     Parameters
     ----------
     path
-        The file.
+        The file; ``-`` is standard input.
     microbatches
         How many there should be, over both directions; what the file says unless given.
     dialect
@@ -56,8 +59,11 @@ def load(path: str | Path, *, microbatches: int | None = None, dialect: str = "m
     Traceback (most recent call last):
     verifier.model.ScheduleError: .: is a directory; expected a file with pipeline-schedule/1 or ...
     """
-    shown = _short_path(path)
-    return _read(lambda: _text(_bytes(path)), shown, Path(path).stem, microbatches, dialect, copies)
+    if str(path) == STDIN:
+        return _read(
+            lambda: _text(sys.stdin.buffer.read(MAX_BYTES + 1)), "standard input", "stdin", microbatches, dialect, copies
+        )
+    return _read(lambda: _text(_bytes(path)), _short_path(path), Path(path).stem, microbatches, dialect, copies)
 
 
 def read(

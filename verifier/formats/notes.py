@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from verifier.formats import program_json
 from verifier.formats.source import Source
+from verifier.messages import Program
 from verifier.model import Problem
 
 
@@ -76,8 +78,13 @@ def _torch_comms_csv(source: Source, file: str) -> Iterator[str]:
         )
     if _overlaps(source):
         yield _OVERLAP
-    if source.program and source.program.cuts:
+    if source.program and source.format == program_json.FORMAT and _has_groups(source.program):
         yield "torch posts messages one by one: the groups of the source are gone; verify the file with --messages rank"
+
+
+def _has_groups(program: Program) -> bool:
+    """Whether messages stand side by side, and so go as one group where groups are known, or were kept from that."""
+    return bool(program.cuts) or any(len(group) > 1 for rank in range(program.problem.ranks) for group in program.groups(rank))
 
 
 def _dualpipe_table(source: Source, _file: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import itemgetter
 from pathlib import Path
 
 from verifier.costs import CostModel
@@ -76,10 +77,13 @@ class Measured:
         ``spread[kind, stage, other stage]``; of a pair the stages of F and of the backward, else the same stage twice.
     stages
         How many there are.
+    left_out
+        Measurements of a first step, which are not counted where others follow.
     """
 
     spread: Mapping[Where, Spread]
     stages: int
+    left_out: int = 0
 
     def costs(self) -> CostModel:
         """
@@ -167,6 +171,7 @@ class Measured:
         >>> trace = '[{"ph": "X", "name": "PP:0F0", "dur": 12.5}, {"ph": "X", "name": "PP:0B0", "dur": 30}]'
         >>> print(read_trace(trace).as_toml())
         # Medians in microseconds; in brackets the 10th and the 90th percentile and the number of measurements.
+        # Of a single step, so that warming up is counted.
         # F of stage 0: 12.5 (12.5 to 12.5, 1)
         # B of stage 0: 30 (30 to 30, 1)
         [costs]
@@ -175,15 +180,50 @@ class Measured:
         """
         head = f"Measured in {one_line(source, 60)}: medians" if source else "Medians"
         lines = [f"# {head} in microseconds; in brackets the 10th and the 90th percentile and the number of measurements."]
+        first = f"Without the first of several steps ({self.left_out} measurements), which warms up."
+        lines.append(f"# {first if self.left_out else 'Of a single step, so that warming up is counted.'}")
         for (kind, stage, other), spread in sorted(self.spread.items(), key=lambda item: ("FBIW".find(item[0][0]), item[0])):
             stages = f"stage {stage}" if "&" not in kind else f"stages {stage} and {other}"
             low, high = _decimal(spread.low), _decimal(spread.high)
             lines.append(f"# {kind} of {stages}: {_decimal(spread.median)} ({low} to {high}, {spread.count})")
+        lines += [f"# Not measured, but {how}: {what}" for how, what in self._derived_in_words()]
         lines.append("[costs]")
         for key, value in self._written().items():
             numbers = f"[{', '.join(map(_decimal, value))}]" if isinstance(value, list) else _decimal(value)
             lines.append(f"{key} = {numbers}")
         return "\n".join(lines) + "\n"
+
+    def _derived(self) -> Iterator[tuple[str, int, str]]:
+        """Which kinds were written for which stage without having been measured there, and what from."""
+        written = self._written()
+        halves = [(self._median("I", stage), self._median("W", stage)) for stage in range(self.stages)]
+        split = any(i + w for i, w in halves if i is not None and w is not None)
+        for stage, (i, w) in enumerate(halves):
+            if self._median("B", stage) is None:
+                yield from [("B", stage, "I + W")] * ("B" in written)
+            elif "I" in written and i is w is None:
+                yield from ((kind, stage, "B, split as elsewhere" if split else "B, in equal halves") for kind in "IW")
+            elif "I" in written and None in (i, w):
+                yield ("I", stage, "B - W") if i is None else ("W", stage, "B - I")
+
+    def _derived_in_words(self) -> Iterator[tuple[str, str]]:
+        """The same as lines of how, and of what on which stages."""
+        ways = {
+            "I + W": "from B = I + W",
+            "B - I": "from B = I + W",
+            "B - W": "from B = I + W",
+            "B, split as elsewhere": "B split as on stages that show both halves",
+            "B, in equal halves": "B split into equal halves",
+        }
+        kinds: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for kind, stage, source in self._derived():
+            kinds[ways[source]][stage].append(kind)
+        for how, by_stage in kinds.items():
+            alike: dict[str, list[str]] = defaultdict(list)
+            for stage, missing in by_stage.items():
+                alike[" and ".join(missing)].append(str(stage))
+            where = (f"{what} of stage{'s' * (len(of) > 1)} {', '.join(of)}" for what, of in alike.items())
+            yield how, "; ".join(where)
 
     def as_json(self) -> dict[str, object]:
         """The same for programs."""
@@ -201,6 +241,8 @@ class Measured:
                 }
                 for (kind, stage, other), spread in sorted(self.spread.items())
             ],
+            "derived": [{"kind": kind, "stage": stage, "from": source} for kind, stage, source in sorted(self._derived())],
+            "left_out": self.left_out,
         }
 
 
@@ -210,6 +252,9 @@ class Measured:
 def load_traces(paths: Iterable[str | Path], *, stages: int | None = None) -> Measured:
     """
     Read traces together, plain or gzipped; torch's profiler writes one per rank.
+
+    What a trace shows again is another step; then its first step, in which memory is allocated and kernels are chosen, does
+    not count.
 
     Parameters
     ----------
@@ -224,16 +269,16 @@ def load_traces(paths: Iterable[str | Path], *, stages: int | None = None) -> Me
         If a file cannot be read, is no trace, or has no range of a pipeline action.
     """
     times: dict[Where, list[Fraction]] = defaultdict(list)
+    left_out = 0
     for path in paths:
         try:
-            for where, time in _ranges(_unpacked(Path(path)), stages):
-                times[where].append(time)
+            left_out += _gather(_unpacked(Path(path)), stages, times)
         except ScheduleError as error:
             raise ScheduleError(one_line(f"{path}: {error}")) from None
         except (OSError, ValueError, EOFError, zlib.error) as error:
             said = reason(error) if isinstance(error, OSError | ValueError) else str(error)
             raise ScheduleError(one_line(f"{path}: cannot be read: {said}")) from None
-    return _measured(times)
+    return _measured(times, left_out)
 
 
 def read_trace(text: str, *, stages: int | None = None) -> Measured:
@@ -258,16 +303,14 @@ def read_trace(text: str, *, stages: int | None = None) -> Measured:
     {('F&B', 2, 1): Spread(count=1, median=Fraction(7, 1), low=Fraction(7, 1), high=Fraction(7, 1))}
     """
     times: dict[Where, list[Fraction]] = defaultdict(list)
-    for where, time in _ranges(text, stages):
-        times[where].append(time)
-    return _measured(times)
+    return _measured(times, _gather(text, stages, times))
 
 
-def _measured(times: Mapping[Where, Sequence[Fraction]]) -> Measured:
+def _measured(times: Mapping[Where, Sequence[Fraction]], left_out: int) -> Measured:
     if not times:
         raise ScheduleError('no range such as "PP:2F0" in it; profile a step of the pipelining runtime, or record a trial run')
     spread = {where: Spread.of(times[where]) for where in sorted(times)}
-    return Measured(spread, 1 + max(max(where[1:]) for where in spread))
+    return Measured(spread, 1 + max(max(where[1:]) for where in spread), left_out)
 
 
 def _unpacked(path: Path) -> str:
@@ -280,8 +323,25 @@ def _unpacked(path: Path) -> str:
     return data.decode("utf-8", errors="replace")
 
 
-def _ranges(text: str, stages: int | None) -> Iterator[tuple[Where, Fraction]]:
-    """Every computed action of a trace, and how long it took."""
+def _gather(text: str, stages: int | None, times: Mapping[Where, list[Fraction]]) -> int:
+    """Add every computed action of a trace and how long it took, but not those of a first step; how many these were."""
+    ranges: dict[tuple[str, ...], list[tuple[Fraction, Where, Fraction]]] = defaultdict(list)
+    for event, where in _actions(text, stages):
+        # The device has a range for every stream that worked on an action: the same name at one place means another step.
+        place = tuple(str(event.get(key)) for key in ("name", "pid", "tid"))
+        moment = exact(event.get("ts", 0), f"{event['name']}: ts")
+        ranges[place].append((moment, where, exact(event.get("dur"), f"{event['name']}: dur")))
+    left_out = 0
+    for found in ranges.values():
+        found.sort(key=itemgetter(0))
+        for _, where, time in found[len(found) > 1 :]:
+            times[where].append(time)
+        left_out += len(found) > 1
+    return left_out
+
+
+def _actions(text: str, stages: int | None) -> Iterator[tuple[dict[str, object], Where]]:
+    """Every computed action of a trace, and what it is about."""
     try:
         # Numbers stay text: times must be exact, and nobody needs the others.
         trace = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
@@ -295,7 +355,7 @@ def _ranges(text: str, stages: int | None) -> Iterator[tuple[Where, Fraction]]:
     for event in on_device or found:
         where = _where(str(event["name"]), stages)
         if event.get("ph") == "X" and where:
-            yield where, exact(event.get("dur"), f"{event['name']}: dur")
+            yield event, where
 
 
 def _where(name: str, stages: int | None) -> Where | None:

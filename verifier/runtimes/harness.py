@@ -64,7 +64,7 @@ class RunReport:
     error
         Of a failure: the last line of the first rank's complaint.
     events
-        ``events[rank]``: every part that ran, in the order of time.
+        ``events[rank]``: every part that ran, in the order of time; of a hang or a failure those before it.
     """
 
     schedule: str
@@ -126,7 +126,8 @@ class RunReport:
     def as_text(self) -> str:
         """The report for people."""
         where = f"{self.runtime} {self.form}" if self.runtime == "torch" else self.runtime
-        lines = [f"{self.schedule} on {where}: {self.status}, {self.ranks} processes, {self.seconds:.1f} s"]
+        processes = f"{self.ranks} process{'es' * (self.ranks != 1)}"
+        lines = [f"{self.schedule} on {where}: {self.status}, {processes}, {self.seconds:.1f} s"]
         if self.gradient_error is not None:
             lines.append(f"  gradients    largest relative error {self.gradient_error:.1e} ({self.worst})")
             losses = ", ".join(f"{a:.6g} ({b:.6g})" for a, b in zip(self.losses, self.reference_losses, strict=True))
@@ -233,6 +234,7 @@ def run(
         steps=steps,
         seconds=time.monotonic() - started,
         predicted_activations=predicted_activations(schedule, on),
+        events=tuple(map(tuple, watched.events)),
         **found,
     )
 
@@ -286,13 +288,16 @@ class _Watched:
 
     def __init__(self, ranks: int) -> None:
         self.done: list[set[str]] = [set() for _ in range(ranks)]
+        self.events: list[list[Event]] = [[] for _ in range(ranks)]
         self.ready, self.finished = set[int](), set[int]()
         self.hung = False
 
     def hear(self, line: str) -> None:
         rank, word, *rest = line.split()
         if word == "done":
-            self.done[int(rank)].add(rest[0])
+            cell, name, start, end = rest
+            self.done[int(rank)].add(cell)
+            self.events[int(rank)].append((name, int(start), int(end)))
         elif word == "step":
             self.done[int(rank)].clear()
         elif word == "ready":
@@ -403,5 +408,4 @@ def _compared(schedule: Schedule, on: str, result: dict[str, Any]) -> dict[str, 
         and found["copies_equal"] is not False
         and found["peak_activations"] == predicted_activations(schedule, on)
     )
-    found["events"] = tuple(tuple((name, start, end) for name, start, end in rank) for rank in found["events"])
     return {"status": "passed" if right else "wrong", **found}

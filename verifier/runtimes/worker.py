@@ -48,7 +48,6 @@ class Watch:
         self.rank, self.stages, self.progress = rank, stages, progress
         self.held: Counter[Key] = Counter()
         self.live = self.peak = 0
-        self.events: list[tuple[str, int, int]] = []
 
     def say(self, words: str) -> None:
         """Tell the process that asked for the run; short lines arrive whole."""
@@ -65,8 +64,8 @@ class Watch:
         start = time.perf_counter_ns()
         with hooks:
             yield
-        self.events.append((name, start, time.perf_counter_ns()))
-        self.say(f"done {direction * self.stages + stage}{kind}{microbatch}")
+        end = time.perf_counter_ns()
+        self.say(f"done {direction * self.stages + stage}{kind}{microbatch} {name} {start} {end}")
 
 
 class Held:
@@ -112,7 +111,7 @@ def run_rank(job: dict[str, Any], directory: Path, rank: int, progress: int) -> 
         descend(list(modules.values()))
         weights = {key: [parameter.detach().clone() for parameter in modules[key].parameters()] for key in held}
         record.append({"losses": [loss.item() for loss in losses], "gradients": before, "weights": weights})
-    torch.save({"steps": record, "peak": watch.peak, "events": watch.events}, Path(directory, f"rank.{rank}"))
+    torch.save({"steps": record, "peak": watch.peak}, Path(directory, f"rank.{rank}"))
     # A rank that leaves while others still read from it could cut them off.
     dist.barrier()
     watch.say("finished")
@@ -223,7 +222,6 @@ def compare(job: dict[str, Any], directory: Path) -> dict[str, Any]:
         "reference_losses": [loss for loss, _ in alone],
         "copies_equal": copies_equal if problem.directions > 1 else None,
         "peak_activations": [rank["peak"] for rank in ranks],
-        "events": [rank["events"] for rank in ranks],
     }
 
 

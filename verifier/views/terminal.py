@@ -95,6 +95,7 @@ def print_show(out: Console, report: Report, since: Fraction | None = None, unti
     out.print()
     if simulation.timeline is None:
         _print_headed(out, "no timeline exists: ", str(simulation.circle), "bold red")
+        _print_notes(out, report.notes)
         return
     _print_times(out, simulation.timeline)
     out.print()
