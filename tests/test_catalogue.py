@@ -12,15 +12,15 @@ from tests.questions import bidirectional
 from verifier.catalogue import __main__ as module
 from verifier.catalogue.cells import COSTS, Cell, cells
 from verifier.catalogue.lookup import folder, known, ratio, read_index, recorded
-from verifier.catalogue.making import make, path, read
+from verifier.catalogue.making import _repeating, make, path, read, shortened
 from verifier.catalogue.table import dualpipe, row
 from verifier.commands.synthesizing import synthesize as command
 from verifier.costs import CostModel
-from verifier.families import placement
+from verifier.families import build_family, placement
 from verifier.formats import load
 from verifier.model import Limits, Problem, ScheduleError
 from verifier.simulate import simulate
-from verifier.synthesize import synthesize
+from verifier.synthesize import Synthesis, synthesize
 from verifier.verify import verify
 
 PLACE = Path(__file__).parents[1] / "generated_schedules"
@@ -98,6 +98,23 @@ def test_v_placements_have_the_optima_of_the_mirrored_problem():
             if each["status"] == two["status"] == "optimal":
                 assert each["makespan"] == two["makespan"]
                 compared += 1
+    assert compared > 40
+
+
+def test_longer_ones_are_no_worse_than_the_proved_kernel_makes_them():
+    found = {each["file"]: each for each in ROWS}
+    compared = 0
+    for each in ROWS:
+        law = each["all_microbatches"]
+        assert (law is None) == (CELLS[Path(each["file"]).stem].multiple > 2)
+        if law and law["status"] == "proved":
+            slope = Fraction(str(law["time_per_period"])) / law["microbatches_per_period"]
+            for multiple in (4, 8):
+                longer = found.get(f"{CELLS[Path(each['file']).stem].times(multiple).name}.json")
+                if longer:
+                    more = sum(longer["microbatches"]) - sum(each["microbatches"])
+                    assert Fraction(str(longer["makespan"])) <= Fraction(str(each["makespan"])) + more * slope
+                    compared += 1
     assert compared > 40
 
 
@@ -282,6 +299,28 @@ def test_longer_cells_come_from_the_kernel(tmp_path):
     make(short, tmp_path, 20)
     found = make(short.times(8), tmp_path, 0)
     assert found.value == 245 + 24 * 26
+
+
+@pytest.mark.parametrize(("family", "name", "ranks"), [("dualpipe", "bidirectional", 4), ("dualpipev", "v", 3)])
+def test_schedules_are_shortened_by_what_repeats(family, name, ranks):
+    cell = Cell(name, ranks, 2, tuple(COSTS[0].items()))
+    longer, shorter = (build_family(family, ranks, multiple * ranks) for multiple in (8, 2))
+    assert list(shortened(longer, cell)) == [shorter]
+    assert list(shortened(build_family(family, ranks, 2 * ranks), cell.times(8))) == []
+
+
+def test_of_schedules_that_are_as_short_one_that_repeats_is_kept(tmp_path, monkeypatch):
+    cell = Cell("bidirectional", 4, 2, tuple(COSTS[2].items()))
+    schedule = build_family("dualpipe", 4, 8)
+    simulation = simulate(schedule, cell.costs)
+    found = Synthesis("feasible", schedule, simulation, value=simulation.timeline.makespan)
+    assert _repeating(found, cell, tmp_path) is found, "it is proved itself"
+    make(cell, tmp_path, 20)
+    monkeypatch.setattr("verifier.catalogue.making._repeats", lambda other, cell: other.name == cell.name)
+    assert _repeating(found, cell, tmp_path) is found, "the other is shorter, and so another question"
+    best = read(cell, tmp_path).source.schedule
+    found = Synthesis("feasible", replace(best, name="anew"), simulate(best, cell.costs), value=Fraction(47))
+    assert _repeating(found, cell, tmp_path).schedule.name == cell.name
 
 
 def test_files_of_something_else_are_refused(tmp_path):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from verifier.catalogue.cells import Cell
+from verifier.catalogue.cells import MULTIPLES, Cell
 from verifier.catalogue.lookup import recorded
 from verifier.formats import load, schedule_json, torch_csv, write_text
 from verifier.formats.source import Source
@@ -21,7 +21,10 @@ from verifier.model import Schedule, ScheduleError
 from verifier.search.strings import Board
 from verifier.simulate import simulate
 from verifier.synthesize import Recorded, Synthesis, synthesize
-from verifier.theorems.bubble import extended
+from verifier.theorems.bubble import extended, prove_bubble_constant, split_of
+from verifier.theorems.periodic import candidates
+from verifier.theorems.proof import PROVED
+from verifier.verify import verify
 
 SECONDS = {2: (60.0, 150.0), 4: (20.0, 60.0), 8: (20.0, 60.0)}
 """Per multiple of the ranks: seconds for one cell, and for one of more than :data:`MANY` stages."""
@@ -115,6 +118,8 @@ def make(cell: Cell, folder: Path, budget: float, on_progress: Told = lambda bes
         recorded=known,
         on_progress=on_progress,
     )
+    if cell.multiple == MULTIPLES[0]:
+        found = _repeating(found, cell, folder)
     if found.schedule is not None and (before is None or _is_better(found, before)):
         _write(found, cell, folder)
     return found
@@ -138,7 +143,34 @@ def _is_better(found: Synthesis, before: Entry) -> bool:
     if (found.status == "optimal") != before.is_optimal:
         return found.status == "optimal"
     old, new = recorded(before.certificate), recorded(found.as_json_certificate())
-    return new is not None and (old is None or new.bound > old.bound)
+    if new is not None and (old is None or new.bound > old.bound):
+        return True
+    return (
+        found.schedule is not None
+        and not _repeats(before.source.schedule, before.cell)
+        and _repeats(found.schedule, before.cell)
+    )
+
+
+def _repeats(schedule: Schedule, cell: Cell) -> bool:
+    """Whether its bubble is proved to be the same for all larger numbers of micro-batches."""
+    return prove_bubble_constant(schedule, cell.costs).status == PROVED
+
+
+def _repeating(found: Synthesis, cell: Cell, folder: Path) -> Synthesis:
+    """Of schedules that are as short the one whose kernel repeats, so that the longer ones follow from it."""
+    if found.schedule is None or _repeats(found.schedule, cell):
+        return found
+    for schedule in _seeds(cell, folder):
+        simulation = simulate(schedule, cell.costs)
+        is_as_short = simulation.timeline is not None and simulation.timeline.makespan == found.value
+        if (
+            is_as_short
+            and verify(schedule, cell.costs, cell.limits, solver="replay").status == PROVED
+            and _repeats(schedule, cell)
+        ):
+            return replace(found, schedule=schedule, simulation=simulation)
+    return found
 
 
 def _write(found: Synthesis, cell: Cell, folder: Path) -> None:
@@ -177,9 +209,38 @@ def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
                 yield extended(shorter.source.schedule, cell.problem.total_microbatches, cell.costs)
             except ScheduleError:
                 continue  # its kernel is not proved to repeat
+    longer = read(cell.times(2 * cell.multiple), folder)
+    if longer:
+        yield from shortened(longer.source.schedule, cell)
     for file in sorted(folder.glob(f"{cell.placement}-p{cell.ranks:02}-m{cell.problem.total_microbatches:03}-*.json")):
         if file != path(cell, folder):
             yield load(file).schedule
+
+
+def shortened(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
+    """
+    A longer schedule without some of the periods that repeat in it; nothing where too few do.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> cell = Cell("bidirectional", 4, 2, (("F", 1), ("I", 1), ("W", 1)))
+    >>> next(shortened(build_family("dualpipe", 4, 16), cell)) == build_family("dualpipe", 4, 8)
+    True
+    """
+    proof = prove_bubble_constant(schedule, cell.costs)
+    if proof.status != PROVED:
+        return
+    split = split_of(schedule, proof)
+    extra = schedule.problem.total_microbatches - cell.problem.total_microbatches
+    periods, rest = divmod(extra, split.microbatches_per_period)
+    places = [stretches[0] for stretches in candidates(schedule, split.period) or ()]
+    if rest or periods < 0 or any(place.choices <= periods * (place.window[1] - place.window[0]) for place in places):
+        return
+    strings = Board(schedule.problem, cell.costs, cell.limits).encode(schedule)
+    cuts = [(start, start + periods * (end - start)) for start, end in (place.window for place in places)]
+    rows = tuple((*row[:start], *row[end:]) for row, (start, end) in zip(strings, cuts, strict=True))
+    yield Board(cell.problem, cell.costs, cell.limits).decode(rows)
 
 
 def folded(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:

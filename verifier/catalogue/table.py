@@ -10,7 +10,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
-from verifier.catalogue.cells import COSTS, HOPPING, Cell
+from verifier.catalogue.cells import COSTS, HOPPING, MULTIPLES, Cell
 from verifier.catalogue.lookup import INDEX
 from verifier.catalogue.making import Entry, read
 from verifier.costs import CostModel
@@ -20,9 +20,24 @@ from verifier.model import Schedule, ScheduleError, plain
 from verifier.search.seeds import usable
 from verifier.search.strings import Board
 from verifier.simulate import simulate
+from verifier.theorems.bubble import prove_bubble_constant
 
 FAMILY = {"bidirectional": "dualpipe", "v": "dualpipev"}
 """DeepSeek's own order of each placement."""
+COLUMNS = (
+    "P",
+    "M",
+    "makespan",
+    "bound",
+    "mirrored",
+    "gap",
+    "DualPipe",
+    "shorter by",
+    "status",
+    "by",
+    "each M more",
+    "files",
+)
 
 ABOUT = """\
 # Shortest schedules
@@ -36,7 +51,8 @@ order (DualPipeV for V) under the same costs, its full backwards whole or split,
 schedules, *mirrored* for those that are their own mirror image, where that is more. *Optimal*: schedule and bound meet; *all*
 or *mirrored* says among which schedules, and *by* why: the name of a bound, or the solvers that refuted one tick less. V
 placements inherit what solvers said of the mirror-symmetric schedules that fold to them, which are the same where a hop takes
-no time.
+no time. *Each M more*: what one micro-batch more adds to the makespan, for all larger numbers in steps of the kernel, where
+that is proved; `verifier synthesize --all-microbatches` looks for an order with a kernel where it is not.
 """
 
 
@@ -67,7 +83,17 @@ def row(entry: Entry) -> dict[str, object]:
             for key in ("lower_bound", "bound", "scope", "scope_bound", "status", "kind", "by", "refuted_by")
         },
         "dualpipe": None if family is None else plain(family),
+        "all_microbatches": law(entry),
     }
+
+
+def law(entry: Entry) -> dict[str, object] | None:
+    """What is proved of larger numbers of micro-batches; looked for at the least one, from which the others follow."""
+    if entry.cell.multiple != MULTIPLES[0]:
+        return None
+    proof = prove_bubble_constant(entry.source.schedule, entry.cell.costs)
+    numbers = {key: proof.numbers.get(key) for key in ("microbatches_per_period", "time_per_period")}
+    return {"status": proof.status, **(numbers if proof.evidence else {})}
 
 
 @cache
@@ -117,9 +143,18 @@ def _page(rows: list[dict[str, object]]) -> Iterator[str]:
             some = [each for each in rows if each["placement"] == placement and each["costs"] == prices]
             if some:
                 yield f"\n## {title}, {', '.join(f'{kind}={price}' for kind, price in prices.items())}\n"
-                yield "| P | M | makespan | bound | mirrored | gap | DualPipe | shorter by | status | by | files |"
-                yield "|---|---|---|---|---|---|---|---|---|---|---|"
+                yield f"| {' | '.join(COLUMNS)} |"
+                yield "|---" * len(COLUMNS) + "|"
                 yield from (_line(each) for each in sorted(some, key=lambda each: (each["ranks"], each["microbatches"])))
+
+
+def _more(each: dict[str, object]) -> str:
+    """Time per micro-batch beyond the size, where it is proved."""
+    law = each["all_microbatches"]
+    if not isinstance(law, dict) or "time_per_period" not in law:
+        return ""
+    slope = plain(Fraction(str(law["time_per_period"])) / int(str(law["microbatches_per_period"])))
+    return f"+{slope}, proved" if law["status"] == "proved" else f"+{slope} in the long run"
 
 
 def _line(each: dict[str, object]) -> str:
@@ -134,4 +169,4 @@ def _line(each: dict[str, object]) -> str:
     assert isinstance(counts, list)
     assert isinstance(why, list)
     cells = [each["ranks"], sum(counts), each["makespan"], each["lower_bound"], each["scope_bound"] or "", plain(gap) or ""]
-    return "| " + " | ".join(map(str, [*cells, family or "", saved, status, " and ".join(why), files])) + " |"
+    return "| " + " | ".join(map(str, [*cells, family or "", saved, status, " and ".join(why), _more(each), files])) + " |"
