@@ -36,7 +36,8 @@ FORMULAS = (
     "share of its F + B as the measured one.",
     "**hop** = t x hidden x 2 / T bytes over the bandwidth between nodes (inside, if there is one node), once per stage.",
     "**weights, gradients** = (s + e/E) / T x bytes, with s a rank's parameters outside routed experts and e those of routed "
-    "experts, of all its stages and copies; ZeRO-3 and ZeRO-2 divide them as ZeRO-1 does the optimizer.",
+    "experts, of all its stages and copies; ZeRO-3 and ZeRO-2 divide them as ZeRO-1 does the optimizer; what they then "
+    "send for every micro-batch is not counted.",
     "**optimizer** = (s + e) / (T D c) x bytes under ZeRO-1, with D-way data parallelism and c copies of each stage, whose "
     "ranks are taken to share one optimizer.",
     "**activations** = the peak of the real order, from the start of F to the end of W, each stage with what its layers keep. "

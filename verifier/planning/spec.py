@@ -213,7 +213,7 @@ def _plan_spec(shown: str, folder: Path, tables: dict[str, object]) -> PlanSpec:
     other = Table(tables.get("parallelism", {}), "parallelism", ("ep", "tp", "zero", "recompute", "overlap_all_to_all"))
     plan = Table(tables.get("plan", {}), "plan", ("schedules", "depths", "stages_per_rank"))
     expect = Table(tables.get("expect", {}), "expect", ("gpu_hours_per_trillion_tokens", "source"))
-    microbatch = batch.whole("microbatch", 1)
+    microbatch, recompute = batch.whole("microbatch", 1), other.text("recompute", "none", RECOMPUTE)
     spec = PlanSpec(
         path=shown,
         cluster=cluster,
@@ -225,9 +225,9 @@ def _plan_spec(shown: str, folder: Path, tables: dict[str, object]) -> PlanSpec:
         ep=other.whole("ep", 1),
         tp=other.whole("tp", 1),
         zero=other.whole("zero", 1, least=0),
-        recompute=other.text("recompute", "none", RECOMPUTE),
+        recompute=recompute,
         overlap=other.flag("overlap_all_to_all", True),
-        chunk=_chunk(tables["chunk"], folder, microbatch * model.sequence) if "chunk" in tables else None,
+        chunk=_chunk(tables["chunk"], folder, microbatch * model.sequence, recompute) if "chunk" in tables else None,
         schedules=plan.texts("schedules", SCHEDULES),
         depths=plan.wholes("depths", least=2),
         stages_per_rank=plan.whole("stages_per_rank", 2, least=2),
@@ -351,8 +351,13 @@ def _precision(written: object) -> Precision:
     return Precision(**{key: table.amount(key, default, most=64) for key, default in defaults.items()})
 
 
-def _chunk(written: object, folder: Path, tokens: int) -> Chunk:
-    table = Table(written, "chunk", ("costs", "unit", "layers", "tokens", "source"))
+def _chunk(written: object, folder: Path, tokens: int, recompute: str) -> Chunk:
+    table = Table(written, "chunk", ("costs", "unit", "layers", "tokens", "recompute", "source"))
+    measured = table.text("recompute", recompute, RECOMPUTE)
+    if measured != recompute:
+        raise ScheduleError(
+            f"chunk.recompute: measured with {measured}, but parallelism.recompute is {recompute}; expected the same"
+        )
     text = table.text("costs")
     if text.endswith(".toml"):
         text = str(folder / text)
