@@ -29,8 +29,8 @@ RANKS = (2, 4, 6, 8, 12, 16, 32)
 MULTIPLES = (2, 4, 8)
 """Micro-batches, in ranks of the bidirectional placement."""
 HOPPING_RANKS = (4, 8)
-LARGE_V = (12, 32)
-"""Ranks of V placements that are half of no bidirectional one of the catalogue."""
+LARGE_V = ((12, MULTIPLES), (32, MULTIPLES[:1]))
+"""Ranks of V placements that are half of no bidirectional one of the catalogue, and their micro-batches."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def cells() -> Iterator[Cell]:
     Every cell, what others are made from first.
 
     >>> len(list(cells())), next(cells()).name
-    (300, 'bidirectional-p02-m004-F1-I1-W1-FB3-a3')
+    (288, 'bidirectional-p02-m004-F1-I1-W1-FB3-a3')
     """
     for ranks in RANKS:
         for prices in (*COSTS, *([HOPPING] if ranks in HOPPING_RANKS else [])):
@@ -99,7 +99,7 @@ def cells() -> Iterator[Cell]:
                 two = Cell("bidirectional", ranks, multiple, tuple(prices.items()))
                 yield two
                 yield Cell("v", ranks // 2, multiple, two.prices)
-    for ranks in LARGE_V:
+    for ranks, multiples in LARGE_V:
         for prices in COSTS:
-            for multiple in MULTIPLES:
+            for multiple in multiples:
                 yield Cell("v", ranks, multiple, tuple(prices.items()))
