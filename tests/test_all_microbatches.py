@@ -117,3 +117,16 @@ def test_command_is_about_the_makespan():
     words = ["--placement", "v", "-P", "2", "-M", "4", "--all-microbatches", "--objective", "span-idle"]
     result = CliRunner().invoke(command, words, standalone_mode=False)
     assert "--all-microbatches: is about the makespan" in str(result.exception)
+
+
+def test_an_interrupt_keeps_the_shortest(tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("verifier.all_microbatches.prove_bubble_constant", interrupted)
+    output = tmp_path / "order.json"
+    words = ["--placement", "v", "-P", "2", "-M", "4", "--activations", "5", "--all-microbatches", "-o", str(output)]
+    result = CliRunner().invoke(command, words, standalone_mode=False)
+    assert result.return_value == 130
+    assert "makespan 25" in result.output
+    assert load(output).certificate["status"] == "optimal"

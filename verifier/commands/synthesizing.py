@@ -169,13 +169,15 @@ def _for_all(
     shortest = found.shortest
     if output is not None and found.schedule is not None:
         _write_for_all(found, output, costs, limits)
+    elif output is not None and shortest.schedule is not None:
+        _write(shortest, output, costs, limits)  # interrupted before anything larger was looked at
     if as_json:
-        file = output if found.schedule is not None else None
+        file = output if shortest.schedule is not None else None
         print_json({**shortest.as_json(file), "all_microbatches": found.as_json()})
     else:
         for sentence in found.sentences():
             click.echo(sentence)
-        _show(found.schedule, costs)
+        _show(found.schedule or shortest.schedule, costs)
     return INTERRUPTED if found.interrupted else EXIT_CODES[shortest.status]
 
 
