@@ -4,30 +4,35 @@ import subprocess
 import sys
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from hashlib import sha256
 
 import pytest
 
-from verifier.affine import Affine, Condition, affine, symbols
+from verifier.affine import Affine, Condition, affine, least, symbols
 from verifier.check import theorems as checking
 from verifier.check.__main__ import main
 from verifier.check.blocks import Reading
 from verifier.check.conditions import EvidenceError
+from verifier.check.counting import busy, complete, peak, weights
 from verifier.check.covering import excludes, in_order, name_of, options_in_order
 from verifier.check.formulas import value_of
 from verifier.check.instances import check_instances
 from verifier.check.theorems import check_theorem
-from verifier.check.timing import spans
-from verifier.families import FAMILIES, ONE_F_ONE_B, build_family
+from verifier.check.timing import spans, waits
+from verifier.families import DUALPIPE, FAMILIES, ONE_F_ONE_B, ZB2P, build_family
 from verifier.loops import loop
+from verifier.theorems import conditions, demands, structure
 from verifier.theorems.bubble import prove_bubble_constant
+from verifier.theorems.classes import Analysis
 from verifier.theorems.conditions import Formula, Implication, OneOf
-from verifier.theorems.cones import COSTS
+from verifier.theorems.cones import COSTS, covered
 from verifier.theorems.evidence import Evidence, certified, collected, evidence_of, script_of, write
 from verifier.theorems.farkas import certificate, rows_of
 from verifier.theorems.opinion import second_opinion
 from verifier.theorems.proof import PROVED, UNKNOWN, Proof
 from verifier.theorems.smtlib import script
+from verifier.theorems.solving import possible
 from verifier.theorems.statements import THEOREMS, prove
 from verifier.theorems.theories import THEORIES
 
@@ -190,6 +195,109 @@ def test_loops_and_claims_that_are_not_those_of_the_evidence_are_refused(evidenc
         refused("1f1b-idle", evidence)
     monkeypatch.setattr(checking, "THEORIES", (replace(theory, peak=P - r),))
     refused("1f1b-peak-activations", certified("1f1b", "peak-activations"))
+
+
+# ---------------------------------------- two ways from loops to conditions
+
+
+def forgetful(monkeypatch, module, name):
+    """Evidence of a prover that forgets some conditions."""
+    collected.cache_clear()
+    certified.cache_clear()
+    forgets = (lambda *given: list(KNOWN_NEEDS(*given))[1:]) if name == "needs" else (lambda *given, **named: ())
+    monkeypatch.setattr(module, name, forgets)
+
+
+KNOWN_NEEDS = conditions.needs
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (conditions, "needs"),
+        (conditions, "_program_order"),
+        (demands, "completeness"),
+        (demands, "weight_queue"),
+        (demands, "obligations"),
+        (demands, "path_conditions"),
+        (demands, "peak"),
+        (demands, "peak_is_reached"),
+    ],
+)
+def test_conditions_that_the_prover_forgets_are_missed(monkeypatch, module, name):
+    # Where all W are inside full backwards, nothing is asked of them that is not asked otherwise.
+    family, kind = ("zb1p", "legal") if name == "weight_queue" else ("gpipe", "peak-activations" if "peak" in name else "idle")
+    forgetful(monkeypatch, module, name)
+    try:
+        refused(f"{family}-{kind}", certified(family, kind))
+    finally:
+        collected.cache_clear()
+        certified.cache_clear()
+
+
+class Asked:
+    """A book that only writes down what it is asked."""
+
+    def __init__(self):
+        self.names = set()
+
+    def follows(self, given, row, name):
+        self.never((*given, -row - 1), name)
+
+    def never(self, given, name):
+        self.names.add(name_of(in_order(given)))
+
+    def one_of(self, given, options, name):
+        self.names.add(name_of(in_order(given), options_in_order(options)))
+
+
+def later(program, step):
+    """One iteration less in a loop, and its body the other way round."""
+    each = program.loops[step]
+    trips = each.trips - 1 if isinstance(each.trips, Affine) else each.trips
+    return replace(
+        program, loops=(*program.loops[:step], replace(each, trips=trips, body=each.body[::-1]), *program.loops[step + 1 :])
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "domain"),
+    [
+        *((theory.program, theory.settings[0].domain) for theory in THEORIES if theory.name != "dualpipev"),
+        *((later(ONE_F_ONE_B, step), ()) for step in range(3)),
+        *((later(ZB2P, step), (M >= 2 * P - 1, P >= 2)) for step in range(4)),
+        *((later(DUALPIPE, step), ()) for step in (1, 5)),
+    ],
+)
+def test_prover_and_checker_come_to_the_same_conditions(program, domain):
+    @cache
+    def occurs(conditions):
+        return possible(conditions)
+
+    analysis = Analysis(program, domain, occurs)
+    reading = Reading(program, checking.rows(domain), lambda rows: not occurs(tuple(map(Condition, rows))))
+    assert [(set(block.domain), block.number, block.takes) for block in reading.blocks] == [
+        (set(checking.rows(block.domain)), block.microbatch, block.duration) for block in analysis.classes
+    ]
+    assert sorted((w.earlier, w.later, str(w.rank), name_of(in_order(w.given))) for w in waits(reading)) == sorted(
+        (each.earlier, each.later, str(each.rank), name_of(in_order(checking.rows(each.given))))
+        for each in conditions.relations(analysis)
+    )
+    most, counts = least(M, P - r), (M, P, r, M - P)
+    asked = Asked()
+    complete(reading, asked)
+    weights(reading, asked)
+    peak(reading, most, asked)
+    busy(reading, (r - 1,), counts, asked)
+    known = [
+        *structure.completeness(analysis),
+        *structure.weight_queue(analysis),
+        *structure.peak(analysis, most),
+        *structure.peak_is_reached(analysis, most),
+        *structure.busy(analysis, (r >= 1,), Formula(*counts), ""),
+        *covered(analysis.assumptions, [regime.where for regime in analysis.regimes], ""),
+    ]
+    assert asked.names == {name_of(*rows_of(statement)) for statement in known}
 
 
 # ---------------------------------------- what conditions are about

@@ -101,7 +101,7 @@ class Collector:
 @cache
 def collected(family: str, kind: str) -> Collector:
     """
-    The conditions of a theorem about a family of :data:`THEORIES`.
+    The conditions of a theorem about a family of :data:`THEORIES`, with the timelines and paths that are known.
 
     Examples
     --------
@@ -240,6 +240,8 @@ def write(proof: Proof, evidence: Evidence, folder: str) -> dict[str, object]:
         "domain": proof.domain,
         "status": proof.status,
         "conditions": proof.conditions,
+        "met": proof.numbers.get("met"),
+        "second opinion": proof.numbers.get("second_opinion"),
         "versions": _versions(),
     }
     if evidence.script is not None:
