@@ -392,8 +392,8 @@ def test_closed_forms_hold_where_stages_are_alike() -> None:
 
 
 @settings(max_examples=40)
-@given(st.lists(st.integers(1, 9), min_size=3, max_size=9), st.integers(1, 5))
-def test_the_longest_stage_is_least(costs: list[int], stages: int) -> None:
+@given(st.lists(st.integers(0, 9), min_size=3, max_size=9), st.integers(1, 5))
+def test_the_longest_stage_is_least_and_the_rest_even(costs: list[int], stages: int) -> None:
     layers = len(costs) - 2
     if stages > layers:
         with pytest.raises(ScheduleError, match=f"{stages} stages for {layers} layers"):
@@ -403,11 +403,12 @@ def test_the_longest_stage_is_least(costs: list[int], stages: int) -> None:
     assert [begin for begin, _ in cut] == [0, *(end for _, end in cut[:-1])]
     assert cut[-1][1] == len(costs)
 
-    def longest(inner: tuple[int, ...]) -> int:
-        bounds = (0, *(place + 1 for place in inner), len(costs))
-        return max(sum(costs[begin:end]) for begin, end in pairwise(bounds))
+    def worth(bounds: tuple[int, ...]) -> tuple[int, int]:
+        parts = [sum(costs[begin:end]) for begin, end in pairwise(bounds)]
+        return max(parts), sum(part * part for part in parts)
 
-    assert max(sum(costs[begin:end]) for begin, end in cut) == min(map(longest, combinations(range(1, layers), stages - 1)))
+    every = ((0, *(place + 1 for place in inner), len(costs)) for inner in combinations(range(1, layers), stages - 1))
+    assert worth((0, *(end for _, end in cut))) == min(map(worth, every))
 
 
 def test_short_stages_go_where_they_relieve() -> None:
@@ -432,6 +433,7 @@ def test_short_stages_go_where_they_relieve() -> None:
         ("flops = 300e12", 'flops = "fast"', "cluster.flops: expected a number above 0, got fast"),
         ("flops = 300e12", "flops = nan", "cluster.flops: expected a number above 0, got nan"),
         ("layers = 24", f"layers = {'9' * 30}", "model.layers: expected a whole number of at least 1, got a number too large"),
+        ("layers = 24", "layers = 1001", "model.layers: expected at most 1000, got 1001"),
         ("layers = 24", "layers = true", "model.layers: expected a whole number of at least 1, got True"),
         ('kind = "gqa"', 'kind = "mha"', "model.attention.kind: expected one of gqa, mla, got mha"),
         ('kind = "gqa"', 'kind = "mla"', "model.attention.value: missing; expected a whole number of at least 1"),

@@ -18,6 +18,9 @@ RECOMPUTE = ("none", "selective", "full")
 UNITS = {"us": 1.0, "ms": 1e3, "s": 1e6}
 """Microseconds of the units of time that measured costs may have."""
 
+MOST_LAYERS = 1000
+"""Of a model; cutting the layers into stages takes their square."""
+
 _TABLES = ("cluster", "model", "batch", "parallelism", "precision", "chunk", "plan", "expect")
 
 
@@ -288,8 +291,8 @@ def _model(written: object) -> Model:
     keys = ("name", "layers", "hidden", "heads", "vocabulary", "sequence", "intermediate", "tied", "attention", "experts")
     table = Table(written, "model", keys)
     layers = table.whole("layers")
-    if layers > 10_000:
-        raise ScheduleError(f"model.layers: expected at most 10000, got {layers}")
+    if layers > MOST_LAYERS:
+        raise ScheduleError(f"model.layers: expected at most {MOST_LAYERS}, got {layers}")
     heads = table.whole("heads")
     experts = _experts(table, layers) if "experts" in table else None
     return Model(

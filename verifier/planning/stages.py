@@ -4,6 +4,7 @@ Which layers each stage gets: contiguous, the longest stage as short as can be, 
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -39,7 +40,8 @@ def balanced(costs: Sequence[int], placement: Placement) -> tuple[tuple[int, int
 
     Notes
     -----
-    O(stages x layers^2), by dynamic programming over where the last stage begins; the moves are a local search.
+    Bisection for the longest stage, then dynamic programming over where the last stage begins: O(layers^2) at worst, far less
+    where the stages are nearly full. The moves are a local search.
 
     Examples
     --------
@@ -62,24 +64,37 @@ def balanced(costs: Sequence[int], placement: Placement) -> tuple[tuple[int, int
 
 def _even(before: Sequence[int], stages: int) -> list[int]:
     """Where stages begin and end, from the costs of all layers before each."""
-    layers = len(before) - 1
-    # best[i]: the most costly stage, the sum of squares and the last cut, of the first i layers in so many stages.
-    best: list[tuple[int, int, int] | None] = [(0, 0, 0), *[None] * layers]
-    cuts: list[list[int]] = []
+    layers, most = len(before) - 1, _least_longest(before, stages)
+    # best[i]: the sum of squares and the last cut, of the first i layers in so many stages none of which is longer.
+    best: dict[int, tuple[int, int]] = {0: (0, 0)}
+    rows = []
     for stage in range(1, stages + 1):
-        row: list[tuple[int, int, int] | None] = [None] * (layers + 1)
+        row: dict[int, tuple[int, int]] = {}
         for end in range(stage, layers - (stages - stage) + 1):
-            row[end] = min(
-                (max(found[0], before[end] - before[cut]), found[1] + (before[end] - before[cut]) ** 2, cut)
-                for cut in range(stage - 1, end)
-                if (found := best[cut]) is not None
-            )
-        cuts.append([entry[2] if entry else 0 for entry in row])
+            # What is behind has to fit into the stages that are left.
+            if before[-1] - before[end] <= (stages - stage) * most:
+                first = bisect_left(before, before[end] - most)
+                found = [(best[cut][0] + (before[end] - before[cut]) ** 2, cut) for cut in range(first, end) if cut in best]
+                if found:
+                    row[end] = min(found)
+        rows.append(row)
         best = row
     ends = [layers]
-    for row_cuts in reversed(cuts):
-        ends.append(row_cuts[ends[-1]])
+    for row in reversed(rows):
+        ends.append(row[ends[-1]][1])
     return ends[::-1]
+
+
+def _least_longest(before: Sequence[int], stages: int) -> int:
+    """The cost of the longest stage where it is least; bisection, with stages filled one after the other."""
+    low, high = max(second - first for first, second in pairwise(before)), before[-1]
+    while low < high:
+        middle = (low + high) // 2
+        end = used = 0
+        while end < len(before) - 1:
+            end, used = bisect_right(before, before[end] + middle) - 1, used + 1
+        low, high = (low, middle) if used <= stages else (middle + 1, high)
+    return low
 
 
 def _relieved(before: Sequence[int], bounds: list[int], placement: Placement) -> list[int]:
