@@ -60,7 +60,9 @@ _CONSTANT = "the idle time does not grow with M"
 RULES = {
     "gpipe": MicrobatchRule(_one, _one, "any M", f"{_CONSTANT}, but all M activations are held at the peak"),
     "1f1b": MicrobatchRule(_one, _one, "any M", f"{_CONSTANT}: its share of the step is (P-1)/(M+P-1)"),
-    "interleaved": MicrobatchRule(_ranks, _ranks, "a multiple of P (Megatron's rule)", "nothing is proved of its idle time for all M"),
+    "interleaved": MicrobatchRule(
+        _ranks, _ranks, "a multiple of P (Megatron's rule)", "nothing is proved of its idle time for all M"
+    ),
     "zb1p": MicrobatchRule(_one, _one, "any M", f"from M = P on {_CONSTANT}"),
     "zbv": MicrobatchRule(_one, _one, "any M", f"from M = 2P-1 on the pipeline is filled and {_CONSTANT}"),
     "dualpipe": MicrobatchRule(_twice, lambda _: 2, "an even M of at least 2P", _CONSTANT),
