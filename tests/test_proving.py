@@ -45,8 +45,8 @@ def test_cvc5_has_to_agree(monkeypatch):
     assert (code, opinion["confirmed"], opinion["disputed"], opinion["undecided"]) == (0, opinion["conditions"], [], [])
     assert opinion["solver"].startswith("cvc5 ")
     assert run("makespan-at-most", "677", *BOX, "--second-opinion")[0] == 0
-    answers = opinion_module._answers
-    monkeypatch.setattr(opinion_module, "_answers", lambda text: ["sat", *answers(text)[1:]])
+    answers = opinion_module.answers
+    monkeypatch.setattr(opinion_module, "answers", lambda text: ["sat", *answers(text)[1:]])
     code, output = run("gpipe-makespan", "--second-opinion")
     assert (code, output.splitlines()[0]) == (3, "gpipe-makespan: unknown")
     assert "- cvc5 refutes: " in output

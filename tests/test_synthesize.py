@@ -284,6 +284,17 @@ def test_command_writes_schedule_and_claim(tmp_path):
     assert "(check-sat)" in file.with_suffix(".smt2").read_text()
 
 
+def test_cvc5_confirms_that_nothing_is_shorter(tmp_path):
+    pytest.importorskip("cvc5")
+    from verifier.theorems.opinion import answers
+
+    file = tmp_path / "best.json"
+    words = "--placement v -P 2 -M 3 --activations 3 --costs F=2,I=3,W=2,hop=1 --json -o"
+    said = json.loads(run(*words.split(), str(file)).stdout)
+    assert (said["status"], said["makespan"]) == ("optimal", 56)
+    assert answers(file.with_suffix(".smt2").read_text()) == ["unsat"]
+
+
 def test_command_speaks_to_people():
     said = run("--placement", "bidirectional", "-P", "2", "-M", "3", "--costs", "F=1,I=2,W=1", "--budget", "10")
     assert said.return_value == 0

@@ -5,8 +5,8 @@ What has to be trusted
 ----------------------
 The evidence, the solvers and the code that found the proof need no trust. The conditions are worked out here, from the loops of
 the family and the claim, by code of the checker alone (``blocks``, ``counting``, ``timing``); the prover has its own
-(``theorems.classes``, ``conditions``, ``structure``, ``paths``, ``cones``), and where the two differ a certificate is missing
-or left over. What both share, and what is therefore to be read with care:
+(``theorems.classes``, ``conditions``, ``structure``, ``paths``, ``cones``), and where that asks for less a certificate is
+missing. What both share, and what is therefore to be read with care:
 
 - ``affine`` and ``loops``: expressions, the cases of a minimum, and what a loop program is; ``families``: the loops;
 - ``theorems.theories``: what is claimed, as formulas, regions of costs and parts of the sizes. Their completeness is checked;

@@ -94,15 +94,23 @@ def second_opinion(script: Script) -> Opinion:
     except ImportError:
         raise ScheduleError("second opinion: cvc5 is not installed; expected pip install '.[second-opinion]'") from None
     began = time.perf_counter()
-    said = list(zip(script.checks, _answers(script.text), strict=True))
+    said = list(zip(script.checks, answers(script.text), strict=True))
     named = {word: tuple(name for name, answer in said if answer == word) for word in ("sat", "unsat")}
     others = tuple(name for name, answer in said if answer not in named)
     taken = time.perf_counter() - began
     return Opinion(cvc5.__version__, len(said), len(named["unsat"]), named["sat"], others, taken)
 
 
-def _answers(text: str) -> list[str]:
-    """What cvc5 says to each check of a text."""
+def answers(text: str) -> list[str]:
+    """
+    What cvc5 says to each check of an SMT-LIB 2 text.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> if find_spec("cvc5"):
+    ...     assert answers("(set-logic QF_LIA) (declare-const x Int) (assert (< x x)) (check-sat)") == ["unsat"]
+    """
     import cvc5
 
     solver = cvc5.Solver(cvc5.TermManager())
@@ -110,9 +118,9 @@ def _answers(text: str) -> list[str]:
     solver.setOption("tlimit-per", str(MILLISECONDS))
     parser = cvc5.InputParser(solver)
     parser.setStringInput(cvc5.InputLanguage.SMT_LIB_2_6, text, "conditions")
-    symbols, answers = parser.getSymbolManager(), []
+    symbols, found = parser.getSymbolManager(), []
     while not (command := parser.nextCommand()).isNull():
         said = command.invoke(solver, symbols).strip()
         if command.getCommandName() == "check-sat":
-            answers.append(said)
-    return answers
+            found.append(said)
+    return found
