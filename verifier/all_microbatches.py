@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from time import monotonic
 
 from verifier.bounds import bounds
 from verifier.costs import CostModel
@@ -25,6 +26,8 @@ from verifier.theorems.proof import PROVED, REFUTED, UNKNOWN, Proof
 
 SHARE = 0.5
 """Of the budget, for the shortest schedule of the given size; the rest is for kernels."""
+LEAST = 1.0
+"""Seconds that are left for kernels in any case."""
 TURNS = (0, 1, 2, 4)
 """Kernels more than the size needs, at which a proof is tried: where it runs never, there is nothing to see."""
 REPLAYED = (1, 2, 5)
@@ -193,6 +196,7 @@ def synthesize_for_all(
     >>> found.proof.status, found.step, found.slope, found.offset
     ('proved', 2, Fraction(3, 1), Fraction(1, 1))
     """
+    end = monotonic() + budget
     costs, limits, known = costs or CostModel.of(), limits or Limits(), tuple(seeds)
     shortest = synthesize(
         problem,
@@ -212,7 +216,7 @@ def synthesize_for_all(
     question = Question(problem, costs, limits, 0, None if blocks is None else tuple(blocks), pairs)
     best, interrupted = None, shortest.interrupted
     try:
-        for schedule in _orders(shortest, question, known, budget - shortest.seconds, seed, interrupted):
+        for schedule in _orders(shortest, question, known, end, seed, interrupted):
             found = _judged(schedule, question)
             best = found if best is None or _rank(found, problem) < _rank(best, problem) else best
             if (
@@ -272,7 +276,7 @@ def _bound(problem: Problem, question: Question) -> tuple[Fraction, str]:
 
 
 def _orders(
-    shortest: Synthesis, question: Question, known: tuple[Schedule, ...], seconds: float, seed: int, interrupted: bool
+    shortest: Synthesis, question: Question, known: tuple[Schedule, ...], end: float, seed: int, interrupted: bool
 ) -> Iterator[Schedule]:
     """Legal orders in which something may repeat: the shortest, known ones, those of a search with a kernel."""
     assert shortest.schedule is not None
@@ -281,7 +285,7 @@ def _orders(
     known += tuple(board.decode(order, name) for name, order in known_orders(board))
     yield from (schedule for schedule in known if schedule.problem == question.problem and _is_legal(schedule, question))
     if not interrupted:
-        yield from _with_kernels(question, max(seconds, 1.0), seed)
+        yield from _with_kernels(question, max(end - monotonic(), LEAST), seed)
 
 
 def _is_legal(schedule: Schedule, question: Question) -> bool:
