@@ -1,4 +1,5 @@
 import json
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -50,8 +51,17 @@ def test_cvc5_has_to_agree(monkeypatch):
     code, output = run("gpipe-makespan", "--second-opinion")
     assert (code, output.splitlines()[0]) == (3, "gpipe-makespan: unknown")
     assert "- cvc5 refutes: " in output
+    output = run("gpipe-makespan", "--second-opinion", "--evidence", "/nowhere")[1]
+    assert output.splitlines()[-1].startswith("evidence: none")
+    assert json.loads(run("gpipe-makespan", "--second-opinion", "--evidence", "/nowhere", "--json")[1])["evidence"] is None
     code, output = run("published-zb1p-bubble", "--second-opinion")
     assert (code, "corrected status: unknown" in output) == (1, True)
+
+
+def test_without_cvc5_nothing_is_begun(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cvc5", None)
+    with pytest.raises(ScheduleError, match="not installed; expected pip install"):
+        run("dualpipe-makespan", "--second-opinion")
 
 
 def test_bounds_and_published_formulas_leave_evidence(tmp_path, capsys):

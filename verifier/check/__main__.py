@@ -28,14 +28,14 @@ def main(arguments: list[str]) -> int:
     try:
         entries = json.loads((folder / "manifest.json").read_text("utf-8"))
         names = list(entries)
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, RecursionError) as error:
         sys.stderr.write(f"{folder}: cannot be read: {error}\n")
         return 2
     wrong = 0
     for name in names:
         try:
             sys.stdout.write(f"{_checked(folder, name, entries[name])}\n")
-        except (EvidenceError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (EvidenceError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             wrong += 1
             sys.stdout.write(f"{name}: {error if isinstance(error, EvidenceError) else f'not readable: {error!r}'}\n")
     return 1 if wrong or not names else 0

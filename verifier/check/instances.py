@@ -79,6 +79,9 @@ class _Instance:
         self.P, self.M = double * self.folded, double * reading.program.microbatches.value(sizes)
         self.stages = reading.program.depth.value(sizes)
         self.rows = tuple(self._row(rank) for rank in range(self.P))
+        done = [op for row in self.rows for block in row for op in block.ops]
+        jobs = 3 * double * self.stages * reading.program.microbatches.value(sizes)
+        require(len(done) == len(set(done)) == jobs, f"every op runs exactly once at {sizes}")
         if theory.name in FAMILIES:
             order_of = build_family(theory.name, self.P, self.M).order
             same = [[set(block.ops) for block in row] for row in order_of] == [[set(b.ops) for b in row] for row in self.rows]

@@ -59,6 +59,10 @@ def prove(
     if theorem is None:
         _list(as_json)
         return DONE
+    if second_opinion:
+        from verifier.theorems.opinion import cvc5_version
+
+        cvc5_version()  # Before the work is done, not after it.
     if theorem == BUBBLE:
         proof = _about_source(about, costs, given)
     elif theorem in AT_MOST:
@@ -67,11 +71,13 @@ def prove(
         proof = _about_family(theorem, about, costs, fresh, given)
     if second_opinion:
         proof = _asked_again(proof)
-    entry = _write(proof, folder) if folder is not None else None
+    entry = {} if folder is None else {"evidence": _write(proof, folder)}
     if as_json:
-        print_json({**proof.as_json(), **({"evidence": entry} if entry else {})})
+        print_json({**proof.as_json(), **entry})
     else:
-        _print(proof, entry)
+        _print(proof)
+        for found in entry.values():
+            _print_evidence(found)
     return EXIT_CODES[proof.status]
 
 
@@ -134,11 +140,12 @@ def _asked_again(proof: Proof) -> Proof:
     )
 
 
-def _write(proof: Proof, folder: str) -> dict[str, object]:
+def _write(proof: Proof, folder: str) -> dict[str, Any] | None:
     """Write evidence of what was decided; what the manifest says of it."""
     from verifier.theorems.evidence import evidence_of, write
 
-    return write(proof, evidence_of(proof), folder)
+    evidence = evidence_of(proof)
+    return None if evidence is None else write(proof, evidence, folder)
 
 
 def _list(as_json: bool) -> None:
@@ -156,7 +163,7 @@ def _list(as_json: bool) -> None:
         click.echo(f"{name}\n    {statement}\n    where: {domain}" + (f"\n    source: {origin}" if origin else ""))
 
 
-def _print(proof: Proof, entry: dict[str, Any] | None) -> None:
+def _print(proof: Proof) -> None:
     click.echo(f"{proof.theorem}: {proof.status}\n{proof.statement}\nwhere: {proof.domain}")
     click.echo(f"{proof.discharged} of {proof.conditions} conditions hold, {proof.seconds:.1f} s")
     for line in proof.witness:
@@ -164,12 +171,13 @@ def _print(proof: Proof, entry: dict[str, Any] | None) -> None:
     for name, value in proof.numbers.items():
         if value is not None and name != "kernel":
             click.echo(f"{name.replace('_', ' ')}: {_shown(value)}")
-    if entry:
-        _print_evidence(entry)
 
 
-def _print_evidence(entry: dict[str, Any]) -> None:
+def _print_evidence(entry: dict[str, Any] | None) -> None:
     """The files, and what they do not show."""
+    if entry is None:
+        click.echo("evidence: none, for this verdict nothing can be written that others could check")
+        return
     if smt2 := entry.get("smt2"):
         click.echo(f"evidence: {smt2['file']}, for any SMT solver; checks: {smt2['checks']}")
     click.echo(f"evidence: {entry['certificates']['file']}, for python -m verifier.check")

@@ -23,7 +23,6 @@ from verifier.affine import Condition
 from verifier.check.covering import name_of
 from verifier.formats import write_text
 from verifier.loops import Program
-from verifier.model import ScheduleError
 from verifier.theorems import guesses
 from verifier.theorems.classes import Analysis
 from verifier.theorems.conditions import Implication, Statement
@@ -192,15 +191,19 @@ def script_of(proof: Proof) -> Script | None:
     return None
 
 
-def evidence_of(proof: Proof) -> Evidence:
+def evidence_of(proof: Proof) -> Evidence | None:
     """
-    All that can be written about a proof.
+    All that can be written about a proof; None where that is nothing.
 
-    Raises
-    ------
-    ScheduleError
-        If nothing can, since nothing was decided.
+    Examples
+    --------
+    >>> from verifier.theorems.statements import prove
+    >>> evidence_of(prove("gpipe-legal")).not_covered
+    ()
+    >>> evidence_of(Proof("gpipe-legal", "", "", "unknown", 1, 0, 0.0))
     """
+    if proof.status not in (PROVED, REFUTED):
+        return None
     theorem = THEOREMS.get(proof.theorem)
     if theorem is None:
         checked = {key: value for key, value in proof.evidence.items() if key != "smt2"}
@@ -211,8 +214,8 @@ def evidence_of(proof: Proof) -> Evidence:
         family = theorem.theory.name
         checked = {"kind": "published", "family": family, **proof.evidence, "corrected": certified(family, theorem.kind)}
         missing = ["no SMT-LIB 2 for the counterexample: it is run again"] if proof.status == REFUTED else []
-    if proof.status not in (PROVED, REFUTED) or not checked:
-        raise ScheduleError(f"{proof.theorem}: {proof.status}, of which there is no evidence; expected no --evidence")
+    if not checked:
+        return None
     if theorem is not None:
         lacking = certified(theorem.theory.name, theorem.kind)["uncertified"]
         missing += [f"no certificate: {name}" for name in lacking]

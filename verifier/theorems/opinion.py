@@ -68,6 +68,29 @@ class Opinion:
         return f"cvc5 {self.version} confirms {self.confirmed} of {self.conditions} conditions, {self.seconds:.1f} s"
 
 
+def cvc5_version() -> str:
+    """
+    Which cvc5 there is.
+
+    Raises
+    ------
+    ScheduleError
+        If it is not installed.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> found = cvc5_version() if find_spec("cvc5") else "1.4.2"
+    >>> found.split(".")[0]
+    '1'
+    """
+    try:
+        import cvc5
+    except ImportError:
+        raise ScheduleError("second opinion: cvc5 is not installed; expected pip install '.[second-opinion]'") from None
+    return str(cvc5.__version__)
+
+
 def second_opinion(script: Script) -> Opinion:
     """
     Ask cvc5.
@@ -89,16 +112,13 @@ def second_opinion(script: Script) -> Opinion:
     ...     found = second_opinion(asked)
     ...     assert (found.agrees, found.objections()) == (False, ("cvc5 refutes: large",))
     """
-    try:
-        import cvc5
-    except ImportError:
-        raise ScheduleError("second opinion: cvc5 is not installed; expected pip install '.[second-opinion]'") from None
+    version = cvc5_version()
     began = time.perf_counter()
     said = list(zip(script.checks, answers(script.text), strict=True))
     named = {word: tuple(name for name, answer in said if answer == word) for word in ("sat", "unsat")}
     others = tuple(name for name, answer in said if answer not in named)
     taken = time.perf_counter() - began
-    return Opinion(cvc5.__version__, len(said), len(named["unsat"]), named["sat"], others, taken)
+    return Opinion(version, len(said), len(named["unsat"]), named["sat"], others, taken)
 
 
 def answers(text: str) -> list[str]:
