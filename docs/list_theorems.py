@@ -12,11 +12,11 @@ HEAD = """# Theorems
 
 What `verifier prove` lists; written by `docs/list_theorems.py`.
 
-`verifier prove NAME` proves one again. `--evidence DIR` writes its conditions as SMT-LIB 2, for any solver, and with certificates,
-which `python -m verifier.check DIR` verifies without one; `--second-opinion` lets cvc5 decide them too.
+`verifier prove NAME` proves one again. `--evidence DIR` writes its conditions as SMT-LIB 2, for any solver, and with
+certificates, which `python -m verifier.check DIR` verifies without one; `--second-opinion` lets cvc5 decide them too.
 
-A full backward B is I + W, r is the rank, and hops between ranks take no time, unless something else is said. A published formula
-may well be refuted, with a counterexample.
+A full backward B is I + W, r is the rank, and hops between ranks take no time, unless something else is said. A published
+formula may well be refuted, with a counterexample.
 """
 
 
