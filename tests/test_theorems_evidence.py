@@ -18,6 +18,7 @@ from verifier.check.counting import busy, complete, peak, weights
 from verifier.check.covering import excludes, in_order, name_of, options_in_order
 from verifier.check.formulas import value_of
 from verifier.check.instances import check_instances
+from verifier.check.scripts import asked
 from verifier.check.theorems import check_theorem
 from verifier.check.timing import spans, waits
 from verifier.families import DUALPIPE, FAMILIES, ONE_F_ONE_B, ZB2P, build_family
@@ -284,11 +285,11 @@ def test_prover_and_checker_come_to_the_same_conditions(program, domain):
         for each in conditions.relations(analysis)
     )
     most, counts = least(M, P - r), (M, P, r, M - P)
-    asked = Asked()
-    complete(reading, asked)
-    weights(reading, asked)
-    peak(reading, most, asked)
-    busy(reading, (r - 1,), counts, asked)
+    found = Asked()
+    complete(reading, found)
+    weights(reading, found)
+    peak(reading, most, found)
+    busy(reading, (r - 1,), counts, found)
     known = [
         *structure.completeness(analysis),
         *structure.weight_queue(analysis),
@@ -297,7 +298,7 @@ def test_prover_and_checker_come_to_the_same_conditions(program, domain):
         *structure.busy(analysis, (r >= 1,), Formula(*counts), ""),
         *covered(analysis.assumptions, [regime.where for regime in analysis.regimes], ""),
     ]
-    assert asked.names == {name_of(*rows_of(statement)) for statement in known}
+    assert found.names == {name_of(*rows_of(statement)) for statement in known}
 
 
 # ---------------------------------------- what conditions are about
@@ -508,6 +509,55 @@ def test_another_file_is_refused(folder, name, capsys):
     (folder / name).write_text((folder / name).read_text() + " ")
     assert main([str(folder)]) == 1
     assert "is the file that was written" in capsys.readouterr().out
+
+
+def drop_a_check(text):
+    place = text.index("all F0")
+    return text[:place] + text[place:].replace("(check-sat)", "", 1)
+
+
+def drop_a_sign(text):
+    return text.replace("(- 1)", "1", 1)
+
+
+def drop_a_hypothesis(text):
+    return text.replace("(assert (>= r 0))\n", "")
+
+
+def add_what_contradicts(text):
+    return text.replace("(push 1)", "(assert false)\n(push 1)", 1)
+
+
+def leave_a_level_early(text):
+    return text.replace("(push 1)", "(pop 1)", 1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        drop_a_check,
+        drop_a_sign,
+        drop_a_hypothesis,
+        add_what_contradicts,
+        leave_a_level_early,
+        str.upper,
+        lambda text: text + ")",
+    ],
+)
+def test_text_that_does_not_ask_about_everything_is_refused(folder, change, capsys):
+    text = (folder / "gpipe-legal.smt2").read_text()
+    changed = change(text)
+    assert changed != text
+    (folder / "gpipe-legal.smt2").write_text(changed)
+    entry = json.loads((folder / "manifest.json").read_text())["gpipe-legal"]["smt2"]
+    change_entry(folder, smt2={**entry, "sha256": sha256(changed.encode()).hexdigest()})
+    assert main([str(folder)]) == 1
+    assert "gpipe-legal: not covered" in capsys.readouterr().out
+
+
+def test_text_is_read_as_it_was_meant():
+    found = script(["mixed"], MIXED)
+    assert asked(found.text) == {name_of(*rows_of(statement)) for statement in MIXED}
 
 
 def test_bad_folders_have_exit_codes(tmp_path, capsys):

@@ -15,6 +15,7 @@ from verifier.check.bounds import check_bound
 from verifier.check.bubble import check_bubble
 from verifier.check.conditions import EvidenceError, require
 from verifier.check.published import check_published
+from verifier.check.scripts import asked
 from verifier.check.sentences import check_sentences
 from verifier.check.theorems import check_theorem
 
@@ -43,15 +44,14 @@ def main(arguments: list[str]) -> int:
 
 def _checked(folder: Path, name: str, entry: Mapping[str, Any]) -> str:
     """What was found about one entry, after all that is asked of it."""
-    if "smt2" in entry:
-        _read(folder, entry["smt2"])
+    text = _read(folder, entry["smt2"]) if "smt2" in entry else ""
     evidence = json.loads(_read(folder, entry["certificates"]))
     check_sentences(name, entry, evidence)
     if evidence["kind"] == "theorem":
         require(entry["status"] == "proved", "what is covered is proved")
-        return check_theorem(name, evidence)
+        return check_theorem(name, evidence, asked(text))
     if evidence["kind"] == "published":
-        return check_published(name, evidence)
+        return check_published(name, evidence, asked(text))
     return check_bubble(evidence) if evidence["kind"] == "bubble-constant" else check_bound(evidence)
 
 

@@ -78,7 +78,7 @@ class Table:
     def __init__(self, certificates: Mapping[str, Certificate]) -> None:
         self._certificates = certificates
         self.left_over = set(certificates)
-        self.used = 0
+        self.used: set[str] = set()
 
     def excludes(self, rows: Iterable[Affine], options: Iterable[Iterable[Affine]] = (), name: str = "a condition") -> bool:
         """
@@ -97,7 +97,7 @@ class Table:
         if found in self.left_over:
             excludes(ordered, choices, certificate, name)
             self.left_over.discard(found)
-            self.used += 1
+            self.used.add(found)
         return True
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 from itertools import product
 from typing import Any
@@ -18,7 +18,7 @@ LARGEST = 4
 """P and M, at which two formulas are compared that are affine in both and linear in the costs."""
 
 
-def check_published(name: str, evidence: Mapping[str, Any]) -> str:
+def check_published(name: str, evidence: Mapping[str, Any], asked: Collection[str] | None = None) -> str:
     """
     Check that a published formula is wrong where it is said to be, or else that it is the idle time.
 
@@ -26,6 +26,8 @@ def check_published(name: str, evidence: Mapping[str, Any]) -> str:
     ----------
     name
         Which theorem the evidence is for.
+    asked
+        As in ``check_theorem``.
 
     Raises
     ------
@@ -34,7 +36,7 @@ def check_published(name: str, evidence: Mapping[str, Any]) -> str:
     """
     family = evidence["family"]
     require(name == f"published-{family}-bubble", f"evidence about {family} is none of {name}")
-    corrected = check_theorem(f"{family}-idle", evidence["corrected"])
+    corrected = check_theorem(f"{family}-idle", evidence["corrected"], asked)
     if evidence["counterexample"] is None:
         _agrees(family)
         return f"{name}: proved; {corrected}"
