@@ -5,15 +5,16 @@ Random questions of synthesis that are small enough to be answered exactly, and 
 from dataclasses import replace
 from fractions import Fraction
 
-from hypothesis import assume
+from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 from tests.strategies import costs, problems
 from verifier.model import Limits, Op, Problem, ScheduleError
 from verifier.search.improve import require_room
-from verifier.search.seeds import one_at_a_time, usable
+from verifier.search.seeds import usable
+from verifier.search.strings import Token, fits_mirror
 from verifier.solvers import cpsat
-from verifier.solvers.questions import Question, measure
+from verifier.solvers.questions import Question, measure, refusal
 
 COLUMNS = (
     {"F": 1, "I": 1, "W": 1, "FB": 3},
@@ -25,6 +26,11 @@ COLUMNS = (
 """Costs whose optima are known; the last stands for chunks that pay exposed all-to-all when they run alone."""
 
 BLOCKS = (None, None, ("F", "B"), ("F", "B", "F&B"), ("F", "I", "W"))
+
+
+def examples(quick: int, deep: int = 200) -> settings:
+    """How many random examples: few of those that take long, and more where the profile asks for many."""
+    return settings(max_examples=deep if settings.default.max_examples > 100 else quick)
 
 
 def bidirectional(ranks: int, microbatches: int | None = None) -> Problem:
@@ -54,11 +60,35 @@ def questions(draw: st.DrawFn, max_work: int = 10) -> Question:
     return question
 
 
+def mirrored(question: Question) -> Question | None:
+    """
+    The same among mirror-symmetric schedules; None where there are none.
+
+    While a rank holds a micro-batch its mirror rank holds another, so a rank needs room for one of each of its stages.
+    """
+    if not fits_mirror(question.problem, question.costs, question.limits):
+        return None
+    folded = replace(question, mirrored=True)
+    board = folded.board
+    roomy = all(sum(board.steps(stage, "F") for stage in row) <= board.cap(rank) for rank, row in enumerate(board.chain))
+    return folded if roomy else None
+
+
 def upper(question: Question) -> int:
-    """What one micro-batch after the other needs."""
-    order = usable(one_at_a_time(question.board), question.board)
-    found = measure(question.board.decode(order), question.costs, question.objective)
+    """What one micro-batch after the other needs, one direction after the other: legal wherever anything is."""
+    board = question.board
+    rows = []
+    for row in board.chain:
+        tokens: list[Token] = []
+        for chain in range(board.chains):
+            slots = [slot for slot, stage in enumerate(row) if stage // question.problem.stages == chain]
+            once = [(("F", slot),) for slot in slots] + [((kind, slot),) for slot in reversed(slots) for kind in "IW"]
+            tokens += once * question.problem.microbatches[chain]
+        rows.append(tuple(tokens))
+    schedule = board.decode(usable(tuple(rows), board))
+    found = measure(schedule, question.costs, question.objective)
     assert found is not None
+    assert refusal(replace(question, mirrored=False, horizon=found), schedule) is None
     return found
 
 

@@ -1,18 +1,17 @@
 """Bounds against exact optima, families and published values."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.questions import COLUMNS, bidirectional, least, questions
+from tests.questions import COLUMNS, bidirectional, least, mirrored, questions
 from verifier.bounds import BOUNDS, Bound, Times, board_bounds, bounds, lone_forwards
 from verifier.costs import CostModel
 from verifier.families import FAMILIES, build_family, placement
 from verifier.model import Limits, Problem, ScheduleError
-from verifier.search.strings import Board, fits_mirror
+from verifier.search.strings import Board
 from verifier.simulate import simulate
 
 
@@ -73,11 +72,11 @@ def test_never_above_an_optimum(question):
     if optimum is not None:
         for bound in board_bounds(question.board, question.objective):
             assert bound.ticks <= optimum, bound
-        if fits_mirror(question.problem, question.costs, question.limits):
-            folded = replace(question, mirrored=True)
-            mirrored = least(folded)
+        folded = mirrored(question)
+        if folded is not None:
+            symmetric = least(folded)
             for bound in board_bounds(folded.board, question.objective):
-                assert mirrored is None or bound.ticks <= mirrored, bound
+                assert symmetric is None or bound.ticks <= symmetric, bound
 
 
 def test_an_optimum_that_the_two_copy_form_without_one_in_flight_would_miss():

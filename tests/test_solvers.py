@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.questions import COLUMNS, bidirectional, least, questions, upper
+from tests.questions import COLUMNS, bidirectional, examples, least, mirrored, questions, upper
 from verifier.bounds import board_bounds
 from verifier.costs import CostModel
 from verifier.families import build_family, placement
 from verifier.model import Block, Limits, Problem, Schedule
-from verifier.search.strings import fits_mirror
 from verifier.solvers import cpsat, synthesis_smt
 from verifier.solvers.choices import Choices
 from verifier.solvers.encoding import Encoding
@@ -55,11 +54,10 @@ def test_pairs_of_one_direction_can_win():
     assert cpsat.ask(replace(question, pairs="any")).status == "sat"
 
 
-@settings(max_examples=15)
+@examples(12)
 @given(questions(max_work=8), st.booleans())
-def test_solvers_agree(question, mirrored):
-    if mirrored and fits_mirror(question.problem, question.costs, question.limits):
-        question = replace(question, mirrored=True)
+def test_solvers_agree(question, symmetric):
+    question = (symmetric and mirrored(question)) or question
     optimum = least(question)
     if optimum is not None:
         for horizon, expected in ((optimum, "sat"), (optimum - question.grain, "unsat")):
@@ -68,26 +66,26 @@ def test_solvers_agree(question, mirrored):
                 assert answer.status in (expected, "unknown"), answer
 
 
-@settings(max_examples=10)
-@given(questions(max_work=4))
+@examples(8)
+@given(questions(max_work=3))
 def test_first_in_first_out_loses_nothing(question):
     optimum = least(question)
     free = replace(question, fifo=False)
     if optimum is not None:
         for ask in SOLVERS.values():
-            assert ask(replace(free, horizon=optimum), seconds=5).status in ("sat", "unknown")
-            assert ask(replace(free, horizon=optimum - question.grain), seconds=5).status in ("unsat", "unknown")
+            assert ask(replace(free, horizon=optimum), seconds=2).status in ("sat", "unknown")
+            assert ask(replace(free, horizon=optimum - question.grain), seconds=2).status in ("unsat", "unknown")
 
 
-@settings(max_examples=10)
-@given(questions(max_work=8))
+@examples(8)
+@given(questions(max_work=6))
 def test_what_is_implied_changes_no_answer(question):
     optimum = least(question)
     if optimum is not None:
         for ask in SOLVERS.values():
-            assert ask(replace(question, horizon=optimum), seconds=5, implied=False).status in ("sat", "unknown")
+            assert ask(replace(question, horizon=optimum), seconds=2, implied=False).status in ("sat", "unknown")
             below = replace(question, horizon=optimum - question.grain)
-            assert ask(below, seconds=5, implied=True).status in ("unsat", "unknown")
+            assert ask(below, seconds=2, implied=True).status in ("unsat", "unknown")
 
 
 @pytest.mark.parametrize(("cap", "optimum"), [(4, 27), (6, 25), (8, 24)])

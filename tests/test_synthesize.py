@@ -3,13 +3,15 @@
 import json
 from dataclasses import replace
 from fractions import Fraction
+from random import Random
 
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.questions import COLUMNS, bidirectional, least, questions
+from tests.enumeration import shortest
+from tests.questions import COLUMNS, bidirectional, examples, least, questions
 from verifier.bounds import bounds
 from verifier.commands.synthesizing import PLACEMENTS
 from verifier.commands.synthesizing import synthesize as command
@@ -19,7 +21,7 @@ from verifier.families import build_family, placement
 from verifier.formats import load
 from verifier.model import Limits, Problem, Schedule, ScheduleError
 from verifier.search.strings import Board, fits_mirror
-from verifier.solvers.questions import ReplayError
+from verifier.solvers.questions import Question, ReplayError
 from verifier.solvers.synthesis_smt import smtlib
 from verifier.synthesize import Synthesis, synthesize
 from verifier.verify import verify
@@ -31,9 +33,14 @@ def is_legal(found: Synthesis, costs: CostModel, limits: Limits) -> bool:
     return verify(found.schedule, costs, limits, solver="replay").status == "proved"
 
 
-@pytest.mark.parametrize(("column", "optimum"), list(zip(COLUMNS, (25, 42, 47, 245, 1564), strict=True)))
+def deep(*values: object):
+    """A case that takes long: only where the profile asks for many examples."""
+    return pytest.param(*values, marks=pytest.mark.deep)
+
+
+@pytest.mark.parametrize(("column", "optimum"), [(0, 25), (1, 42), (2, 47), (3, 245), deep(4, 1564)])
 def test_two_copies_on_four_ranks(column, optimum):
-    costs, limits = CostModel.of(**column), Limits(5)
+    costs, limits = CostModel.of(**COLUMNS[column]), Limits(5)
     found = synthesize(bidirectional(4), costs, limits)
     assert (found.status, found.value) == ("optimal", optimum)
     assert is_legal(found, costs, limits)
@@ -43,10 +50,21 @@ def test_two_copies_on_four_ranks(column, optimum):
 
 
 @pytest.mark.parametrize(
-    ("cap", "column", "optimum"), [(2, 0, 33), (2, 2, 66), (2, 3, 349), (4, 2, 49), (6, 2, 47), (6, 3, 243)]
+    ("cap", "column", "optimum"),
+    [
+        *((2, 0, 33), (2, 2, 66), deep(2, 3, 349), deep(2, 4, 2741)),
+        *((4, 0, 25), (4, 2, 49), deep(4, 3, 254), deep(4, 4, 1800)),
+        *((6, 0, 25), (6, 2, 47), deep(6, 3, 243), deep(6, 4, 1564)),
+    ],
 )
 def test_other_limits(cap, column, optimum):
     found = synthesize(bidirectional(4), CostModel.of(**COLUMNS[column]), Limits(cap))
+    assert (found.status, found.value) == ("optimal", optimum)
+
+
+@pytest.mark.parametrize(("column", "optimum"), [(0, 38), (1, 64), deep(2, 71), deep(3, 371)])
+def test_two_copies_on_six_ranks(column, optimum):
+    found = synthesize(bidirectional(6), CostModel.of(**COLUMNS[column]), Limits(7), budget=120)
     assert (found.status, found.value) == ("optimal", optimum)
 
 
@@ -69,11 +87,12 @@ def test_the_least_that_chimera_placement_allows():
     assert synthesize(bidirectional(4, 4)).value == 13
 
 
-def test_all_schedules_where_asked():
-    costs = CostModel.of(**COLUMNS[2])
-    found = synthesize(bidirectional(4), costs, Limits(5), scope="all")
-    assert (found.status, found.value, found.scope, found.scope_bound) == ("optimal", 47, "all", None)
-    assert found.lower_bound == 47
+@pytest.mark.parametrize(("column", "optimum"), [(0, 25), (1, 42), (2, 47), deep(3, 245), deep(4, 1564)])
+def test_all_schedules_where_asked(column, optimum):
+    costs = CostModel.of(**COLUMNS[column])
+    found = synthesize(bidirectional(4), costs, Limits(5), scope="all", budget=120)
+    assert (found.status, found.value, found.scope, found.scope_bound) == ("optimal", optimum, "all", None)
+    assert found.lower_bound == optimum
 
 
 def test_symmetry_is_left_where_pairs_are_short():
@@ -90,36 +109,108 @@ def test_larger_sizes_meet_the_bound():
     assert synthesize(Problem(placement("sequential", 8), (16,)), limits=Limits(8)).value == 55
 
 
-@pytest.mark.parametrize("microbatches", [1, 2, 3, 5])
+@pytest.mark.deep
+@pytest.mark.parametrize(("ranks", "excess"), [(8, (0, 0, 2, 10)), (16, (0, 0, 3, 17))])
+@pytest.mark.parametrize("column", range(4))
+@pytest.mark.parametrize("long", [False, True])
+def test_the_gap_stays_the_same_for_more_microbatches(ranks, excess, column, long):
+    problem, costs = bidirectional(ranks, 512 if long else 8 * ranks), CostModel.of(**COLUMNS[column])
+    found = synthesize(problem, costs, Limits(ranks + 1), budget=60)
+    assert found.gap <= excess[column]
+    assert is_legal(found, costs, Limits(ranks + 1))
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("column", [0, 1])
+def test_the_largest_sizes_meet_the_bound(column):
+    found = synthesize(bidirectional(32, 512), CostModel.of(**COLUMNS[column]), Limits(33))
+    assert (found.status, found.certificate.kind) == ("optimal", "bound")
+
+
+@pytest.mark.parametrize("microbatches", [1, 2, 3, deep(5)])
 def test_v_placement_on_half_the_ranks_has_the_same_optimum(microbatches):
     costs = CostModel.of(F=3, I=4, W=2, FB=8)
-    two = synthesize(bidirectional(4, 2 * microbatches), costs, Limits(5), scope="mirrored")
-    v = synthesize(Problem(placement("v", 2), (microbatches,)), costs, Limits(5))
-    assert two.status == v.status == "optimal"
-    assert two.value == v.value
+    _same_on_half_the_ranks(4, microbatches, costs, Limits(5))
 
 
-@settings(max_examples=15)
+@examples(8, 150)
+@given(
+    st.sampled_from((2, 4)),
+    st.integers(1, 3),
+    st.fixed_dictionaries({kind: st.integers(1, 6) for kind in ("F", "I", "W", "FB")}),
+    st.integers(0, 3),
+)
+def test_v_placements_have_the_optima_of_mirrored_schedules(ranks, microbatches, prices, more):
+    _same_on_half_the_ranks(ranks, microbatches, CostModel.of(**prices), Limits(2 + more))
+
+
+def _same_on_half_the_ranks(ranks: int, microbatches: int, costs: CostModel, limits: Limits) -> None:
+    two = synthesize(bidirectional(ranks, 2 * microbatches), costs, limits, scope="mirrored", budget=20)
+    v = synthesize(Problem(placement("v", ranks // 2), (microbatches,)), costs, limits, budget=20)
+    for one, other in ((two, v), (v, two)):
+        assert (one.scope_bound or one.lower_bound) <= other.value
+    if two.status == v.status == "optimal":
+        assert two.value == v.value
+
+
+@examples(20, 400)
+@given(questions(max_work=4))
+def test_tiny_problems_against_all_orders_there_are(question):
+    optimum = shortest(question.problem, question.costs, question.limits, question.blocks, question.pairs, most=20_000)
+    found = _exactly(question)
+    if optimum is not None:
+        assert (found.status, found.value * question.costs.ticks_per_unit) == ("optimal", optimum)
+
+
+@examples(10, 200)
 @given(questions(max_work=10))
 def test_small_problems_are_solved_exactly(question):
     optimum = least(question)
-    found = synthesize(
-        question.problem, question.costs, question.limits, blocks=question.blocks, pairs=question.pairs, scope="all", budget=10
-    )
-    assert is_legal(found, question.costs, question.limits)
+    found = _exactly(question)
     if optimum is not None:
         assert found.value * question.costs.ticks_per_unit >= optimum
         if found.status == "optimal":
             assert found.value * question.costs.ticks_per_unit == optimum
 
 
-@settings(max_examples=10)
+SIZES = [
+    (name, ranks, microbatches)
+    for name in ("sequential", "interleaved", "v", "bidirectional")
+    for ranks in (2, 3, 4, 5)
+    for microbatches in (1, 2, 3, 4, 5, 6)
+]
+
+
+@pytest.mark.parametrize(("name", "ranks", "microbatches"), [size if size[1] * size[2] <= 4 else deep(*size) for size in SIZES])
+def test_every_placement_is_solved_exactly(name, ranks, microbatches):
+    rows = placement(name, ranks)
+    counts = (microbatches,) if len(rows) == 1 else (-(-microbatches // 2), microbatches // 2)
+    draw = Random(f"{name} {ranks} {microbatches}")
+    costs = CostModel.of(**{kind: draw.randint(1, 5) for kind in "FIW"}, FB=draw.randint(3, 12), hop=draw.randint(0, 2))
+    limits = Limits(2 + draw.randint(0, ranks))
+    question = Question(Problem(rows, counts), costs, limits, 0)
+    found, optimum = _exactly(question), least(question)
+    assert found.lower_bound <= found.value
+    if optimum is not None:
+        assert (found.status, found.value) == ("optimal", optimum)
+
+
+def _exactly(question: Question) -> Synthesis:
+    """What a search among all schedules gives; legal in any case."""
+    found = synthesize(
+        question.problem, question.costs, question.limits, blocks=question.blocks, pairs=question.pairs, scope="all", budget=10
+    )
+    assert is_legal(found, question.costs, question.limits)
+    return found
+
+
+@examples(6, 100)
 @given(st.sampled_from((2, 3, 4)), st.integers(1, 6), st.sampled_from(("sequential", "v", "bidirectional")), st.integers(0, 2))
 def test_odd_numbers_and_few_microbatches(ranks, microbatches, name, hop):
     rows = placement(name, ranks)
     counts = (microbatches,) if len(rows) == 1 else (-(-microbatches // 2), microbatches // 2)
     costs = CostModel.of(F=2, I=3, W=1, FB=5, hop=hop)
-    found = synthesize(Problem(rows, counts), costs, Limits(ranks + 2), budget=3)
+    found = synthesize(Problem(rows, counts), costs, Limits(ranks + 2), budget=0.6)
     assert found.status in ("optimal", "feasible")
     assert found.lower_bound <= found.value
     assert is_legal(found, costs, Limits(ranks + 2))
@@ -176,7 +267,7 @@ def test_a_short_budget_gives_a_legal_schedule_and_its_gap(cap):
 
 def test_what_solvers_cannot_close_is_left_to_local_search():
     costs, limits = CostModel.of(**COLUMNS[2]), Limits(9)
-    found = synthesize(bidirectional(8), costs, limits, budget=5)
+    found = synthesize(bidirectional(8), costs, limits, budget=2.5)
     assert 94 <= found.value <= 98, "DualPipe's own order needs 98"
     assert is_legal(found, costs, limits)
 
