@@ -18,15 +18,17 @@ if TYPE_CHECKING:
 
 BUBBLE = "bubble-constant"
 AT_MOST = ("makespan-at-most", "bubble-at-most")
+LOOPS = ("legal", "peak-activations", "makespan", "idle", "independence")
 
 
 @click.command(
     epilog=examples(
         "verifier prove",
-        "verifier prove dualpipe-makespan",
+        "verifier prove dualpipe-makespan --second-opinion --evidence evidence",
         "verifier prove published-dualpipe-bubble --json",
         "verifier prove bubble-constant dualpipe -P 8",
         "verifier prove bubble-constant order.json --costs F=10,I=10,W=10,FB=30,hop=1",
+        "verifier prove makespan specs/loops-early-1f1b.toml",
         "verifier prove makespan-at-most 710 dualpipe -P 8 -M 20 --costs F=9..11,I=10..14,W=8..9,FB=24..28",
     )
 )
@@ -54,7 +56,11 @@ def prove(
     bubble-constant is about a SOURCE: its kernel can run again any number of times without idle time being added. Of a family
     without -M a schedule is taken that is long enough for its kernel to show.
 
-    makespan-at-most and bubble-at-most are about X and a SOURCE, for all costs in the ranges of --costs, such as F=9..11.
+    makespan-at-most and bubble-at-most are about X and a SOURCE, for all costs in the ranges of --costs, such as F=9..11, or of
+    a TOML file with them.
+
+    legal, peak-activations, makespan, idle and independence are about the loops of your own in a spec, for all sizes: what they
+    claim, or what they are seen to do. --costs gives one ratio of costs instead of all.
     """
     if theorem is None:
         _list(as_json)
@@ -67,6 +73,10 @@ def prove(
         proof = _about_source(about, costs, given)
     elif theorem in AT_MOST:
         proof = _about_costs(theorem, about, costs, given)
+    elif theorem in LOOPS:
+        if second_opinion or folder is not None:
+            raise ScheduleError(f"{theorem}: loops of your own leave no evidence; expected no --evidence and --second-opinion")
+        proof = _about_loops(theorem, about, costs, given)
     else:
         proof = _about_family(theorem, about, costs, fresh, given)
     if second_opinion:
@@ -106,12 +116,29 @@ def _about_costs(theorem: str, about: tuple[str, ...], costs: str | None, given:
     return prove_at_most(theorem, exact(about[0], theorem), open_source(about[1], **given).schedule, Box.parse(costs))
 
 
+def _about_loops(theorem: str, about: tuple[str, ...], costs: str | None, given: dict[str, Any]) -> Proof:
+    from verifier.specs import read_costs, read_spec
+    from verifier.theorems.own import prove_own
+
+    if len(about) != 1 or not about[0].endswith(".toml") or any(value is not None for value in given.values()):
+        raise ScheduleError(
+            f"{theorem}: expected a spec with [loops] and no sizes, such as own.toml; of a family it is gpipe-{theorem}"
+        )
+    loops = read_spec(about[0]).loops
+    if loops is None:
+        raise ScheduleError(f"{about[0]}: no table [loops]; expected the loops that every rank runs")
+    try:
+        return prove_own(loops, theorem, read_costs(costs) if costs is not None else None)
+    except ScheduleError as error:
+        raise ScheduleError(f"{about[0]}: {error}") from None
+
+
 def _about_family(theorem: str, about: tuple[str, ...], costs: str | None, fresh: bool, given: dict[str, Any]) -> Proof:
     from verifier.theorems.statements import THEOREMS
     from verifier.theorems.statements import prove as prove_by_name
 
     if theorem not in THEOREMS:
-        close = get_close_matches(theorem[:60], [*THEOREMS, BUBBLE, *AT_MOST], n=2)
+        close = get_close_matches(theorem[:60], [*THEOREMS, BUBBLE, *AT_MOST, *LOOPS], n=2)
         hint = f"did you mean {' or '.join(close)}?" if close else "verifier prove lists them"
         raise ScheduleError(f"unknown theorem '{theorem[:60]}'; {hint}")
     if about or costs is not None or any(value is not None for value in given.values()):
