@@ -55,6 +55,38 @@ def covered(where: Sequence[Condition], regions: Sequence[Sequence[Condition]], 
         yield Implication(name, (*where, *(condition.negated for condition in outside)), None)
 
 
+def rays_of(where: Sequence[Condition]) -> tuple[Costs, ...]:
+    """
+    Costs that generate all costs which fulfil some conditions: the extreme rays of a cone, in whole numbers.
+
+    Parameters
+    ----------
+    where
+        Comparisons of multiples of costs; together they allow no line in both directions.
+
+    Notes
+    -----
+    Looks at all triples of conditions, since three of them leave one direction of four.
+
+    Examples
+    --------
+    >>> F, I, W, FB = COSTS
+    >>> rays_of((F >= I, I >= 0, W >= 0, W <= 0, FB >= 0, FB <= 0))
+    ((1, 0, 0, 0), (1, 1, 0, 0))
+    """
+    rows = [[Fraction(c.expression.coefficient(str(cost))) for cost in COSTS] for c in dict.fromkeys(where)]
+    found = set()
+    for chosen in combinations(rows, len(COSTS) - 1):
+        basis = _reduced([row[:] for row in chosen])
+        if len(basis) == len(COSTS) - 1:
+            (direction,) = _orthogonal(basis, len(COSTS))
+            for sign in (1, -1):
+                ray = _whole(direction, sign)
+                if all(_inner(row, ray) >= 0 for row in rows):
+                    found.add(ray)
+    return tuple((f, i, w, pair) for f, i, w, pair in sorted(found))
+
+
 def _inner(a: Sequence[Fraction], b: Sequence[Fraction | int]) -> Fraction:
     return sum((x * y for x, y in zip(a, b, strict=True)), Fraction(0))
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from verifier.theorems import demands, published
+from verifier.theorems.claiming import loosened
 from verifier.theorems.demands import DEMANDS
 from verifier.theorems.discovery import Instance
 from verifier.theorems.finding import NotFoundError, analysis_of
@@ -75,11 +76,19 @@ def prove(name: str, *, fresh: bool = False) -> Proof:
 # ---------------------------------------- theorems about families
 
 
-def _of_theory(theory: Theory) -> Iterator[Theorem]:
+def texts(theory: Theory) -> dict[str, tuple[str, str]]:
+    """
+    Statement and domain of all that is claimed of a family, by kind.
+
+    Examples
+    --------
+    >>> texts(THEORIES[0])["makespan"]
+    ('the makespan of gpipe is exactly (M+P-1)(F+B)', 'all P and M; all costs')
+    """
     said, name = theory.said, theory.name
     sizes, both = said["domain"], f"{said['domain']}; {said['costs']}"
     every = "every micro-batch runs F, I and W once on every stage in an order without deadlock"
-    texts = {
+    found = {
         "legal": (every, sizes),
         "peak-activations": (f"the most activations that a rank holds are exactly {said['peak']}", sizes),
         "makespan": (f"the makespan of {name} is exactly {said['makespan']}", both),
@@ -87,13 +96,17 @@ def _of_theory(theory: Theory) -> Iterator[Theorem]:
         "independence": (f"the idle time of every rank is the same for all M: {said['idle']}", both),
     }
     if "ratio" in said:
-        texts["bubble-ratio"] = (
+        found["bubble-ratio"] = (
             f"the bubble ratio is exactly {said['ratio']}: it falls with M while the idle time stays",
             both,
         )
-    for kind, (statement, domain) in texts.items():
+    return found
+
+
+def _of_theory(theory: Theory) -> Iterator[Theorem]:
+    for kind, (statement, domain) in texts(theory).items():
         yield Theorem(
-            f"{name}-{kind}", statement, domain, theory.source, _prover(theory, kind, statement, domain), theory, kind
+            f"{theory.name}-{kind}", statement, domain, theory.source, _prover(theory, kind, statement, domain), theory, kind
         )
 
 
@@ -139,10 +152,10 @@ def prove_theory(theory: Theory, kind: str, statement: str = "", domain: str = "
             return verdict(REFUTED, *map(str, ledger.failures))
         if kind == "peak-activations":
             return verdict(PROVED)
-        if wrong := first_difference(theory):
+        if wrong := (first_hang if kind == "legal" else first_difference)(theory):
             return verdict(REFUTED, wrong)
         for demand in others:
-            demand(theory, ledger)
+            (_without_deadlock if demand is demands.no_deadlock else demand)(theory, ledger)
     except NotFoundError as problem:
         return verdict(UNKNOWN, str(problem))
     except UndecidedError as problem:
@@ -152,6 +165,28 @@ def prove_theory(theory: Theory, kind: str, statement: str = "", domain: str = "
     if kind == "independence" and (part := demands.speaks_of_microbatches(theory)):
         return verdict(REFUTED, f"the idle time of {part} depends on the number of micro-batches")
     return verdict(PROVED)
+
+
+def _without_deadlock(theory: Theory, ledger: Ledger) -> None:
+    """
+    Enter the conditions of a timeline: one that ends by the claimed makespan, or where there is none, one that ends at all.
+
+    Raises
+    ------
+    NotFoundError
+        If there is none of either kind.
+    """
+    for attempt in (*((theory,) if theory.regions else ()), loosened(theory)):
+        own = Ledger(ledger.fresh or attempt is not theory)
+        try:
+            demands.no_deadlock(attempt, own)
+        except NotFoundError:
+            continue
+        if not own.failures:
+            ledger.conditions += own.conditions
+            ledger.met += own.met
+            return
+    raise NotFoundError("no affine start times under which no block waits in a circle")
 
 
 # ---------------------------------------- published formulas
@@ -196,6 +231,9 @@ def _of_published(theory: Theory) -> Theorem:
     return Theorem(name, statement, domain, claim.source, run, theory, "idle")
 
 
+HANG = "the ranks hang"
+
+
 def first_difference(theory: Theory) -> str | None:
     """
     A size and costs at which running the loops gives another makespan than claimed, as a sentence; None where none is seen.
@@ -209,7 +247,17 @@ def first_difference(theory: Theory) -> str | None:
                 continue
             instance = Instance(analysis, sizes)
             if wrong := _difference(theory, instance):
-                return f"{_written(sizes)} {wrong}"
+                return f"{_written(sizes)}: {wrong}" if wrong == HANG else f"{_written(sizes)} {wrong}"
+    return None
+
+
+def first_hang(theory: Theory) -> str | None:
+    """A small size at which the ranks hang, as a sentence; None where none is seen."""
+    for setting in theory.settings:
+        analysis = analysis_of(theory.program, setting.domain)
+        for sizes in setting.small:
+            if Instance(analysis, sizes).ends((1, 1, 1, 2)) is None:
+                return f"{_written(sizes)}: {HANG}"
     return None
 
 
@@ -219,7 +267,7 @@ def _difference(theory: Theory, instance: Instance) -> str | None:
         for costs in (*region.rays, total_of(region.rays)):
             found = instance.ends(costs)
             if found is None:
-                return "the ranks hang"
+                return HANG
             claimed = max(formula.along(costs).value(instance.sizes) for formula in theory.makespan)
             if (true := max(found[0].values())) != claimed:
                 return f"with F, I, W, FB = {', '.join(map(str, costs))}: the makespan is {true}, not {claimed}"
