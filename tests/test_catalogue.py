@@ -26,7 +26,7 @@ from verifier.verify import verify
 PLACE = Path(__file__).parents[1] / "generated_schedules"
 ROWS = read_index(PLACE)
 CELLS = {cell.name: cell for cell in cells()}
-SMALL = 2_000
+SMALL = 500
 """Ops of the largest schedules that every run of the tests reads and replays."""
 MIDDLE = CostModel.of(**COSTS[2])
 

@@ -16,7 +16,9 @@ from verifier.bounds import bounds
 from verifier.costs import CostModel
 from verifier.model import Limits, Problem, Schedule, ScheduleError, plain
 from verifier.search.improve import improve
+from verifier.search.kernels import KernelForm, known_kernels, own_kernels, place_kernels, settled
 from verifier.search.seeds import seeds as known_orders
+from verifier.search.strings import Board, fits_mirror
 from verifier.simulate import simulate
 from verifier.solvers.questions import Question, refusal
 from verifier.synthesize import Recorded, Synthesis, synthesize
@@ -284,6 +286,8 @@ def _orders(
     board = question.board
     known += tuple(board.decode(order, name) for name, order in known_orders(board))
     yield from (schedule for schedule in known if schedule.problem == question.problem and _is_legal(schedule, question))
+    for form in placed(shortest.schedule, question):
+        yield from _at_least_sizes(form, question)
     if not interrupted:
         yield from _with_kernels(question, max(end - monotonic(), LEAST), seed)
 
@@ -317,14 +321,51 @@ def _with_kernels(question: Question, seconds: float, seed: int) -> Iterator[Sch
     if found.form is None:
         yield found.schedule
         return
-    form = found.form
+    yield from _at_least_sizes(found.form, question)
+
+
+def _at_least_sizes(form: KernelForm, question: Question) -> Iterator[Schedule]:
+    """The order for the size that is asked for, or the next that its kernel makes, and for some more turns."""
     least = form.board.problem
-    missing = max(0, problem.microbatches[0] - least.microbatches[0])
+    missing = max(0, question.problem.microbatches[0] - least.microbatches[0])
     for turns in TURNS:
         size = _longer(least, (-(-missing // form.microbatches) + turns) * form.microbatches)
-        schedule = form.schedule(size, found.schedule.name)
+        schedule = form.schedule(size, "synthesized with a kernel")
         if _is_legal(schedule, question):
             yield schedule
+
+
+def placed(schedule: Schedule, question: Question) -> Iterator[KernelForm]:
+    """
+    A schedule with a kernel at the place of each rank where it lengthens it least: known kernels, and stretches of its own.
+
+    Nothing where every kernel would make the ranks hang, or where there is no compiler to measure places with.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> dualpipe = build_family("dualpipe", 4, 8)
+    >>> question = Question(dualpipe.problem, CostModel.of(F=10, I=12, W=9, FB=26), Limits(5), 0)
+    >>> [form.makespan(3) - form.makespan(1) for form in placed(dualpipe, question)][0]
+    104
+    """
+    try:
+        from verifier.search import anneal  # noqa: F401
+    except ImportError:
+        return
+    problem, costs, limits = schedule.problem, question.costs, question.limits
+    folded = fits_mirror(problem, costs, limits)
+    board = Board(problem, costs, limits, question.blocks, question.pairs == "any", folded)
+    order = board.encode(schedule)
+    if board.decode(order) != schedule:
+        board = replace(board, folded=False)
+        order = board.encode(schedule)
+    turns = problem.stages + problem.stages % 2
+    forms = [place_kernels(board, order, kernels, turns) for kernels in known_kernels(board)]
+    forms += [own_kernels(board, order, turns // size, size) for size in (1, 2)]
+    for form in forms:
+        if form is not None:
+            yield settled(form, turns // form.microbatches)
 
 
 def _sizes(best: _Judged, question: Question) -> Iterator[Size]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
+from verifier.all_microbatches import placed
 from verifier.catalogue.cells import MULTIPLES, Cell
 from verifier.catalogue.lookup import recorded
 from verifier.formats import load, schedule_json, torch_csv, write_text
@@ -20,6 +21,7 @@ from verifier.formats.source import Source
 from verifier.model import Schedule, ScheduleError
 from verifier.search.strings import Board
 from verifier.simulate import simulate
+from verifier.solvers.questions import Question
 from verifier.synthesize import Recorded, Synthesis, synthesize
 from verifier.theorems.bubble import extended, prove_bubble_constant, split_of
 from verifier.theorems.periodic import candidates
@@ -208,7 +210,9 @@ def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
             try:
                 yield extended(shorter.source.schedule, cell.problem.total_microbatches, cell.costs)
             except ScheduleError:
-                continue  # its kernel is not proved to repeat
+                # No kernel is proved to repeat in it; one may be put in.
+                question = Question(shorter.cell.problem, cell.costs, cell.limits, 0)
+                yield from (form.schedule(cell.problem) for form in placed(shorter.source.schedule, question))
     longer = read(cell.times(2 * cell.multiple), folder)
     if longer:
         yield from shortened(longer.source.schedule, cell)
