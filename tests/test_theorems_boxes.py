@@ -11,6 +11,7 @@ from verifier.costs import CostModel
 from verifier.families import build_family
 from verifier.model import Schedule, ScheduleError, plain
 from verifier.simulate import simulate
+from verifier.specs import read_ranges
 from verifier.theorems.boxes import BUBBLE, MAKESPAN, Box, prove_at_most
 
 KINDS = ("F", "I", "W", "FB", "hop")
@@ -94,3 +95,50 @@ def test_too_many_corners_are_refused():
     many = ",".join(["1..2"] * 11)
     with pytest.raises(ScheduleError, match="at most 10"):
         prove_at_most(BUBBLE, Fraction(1), build_family("1f1b", 11, 11), Box.parse(f"F=[{many}]"))
+
+
+# ---------------------------------------- boxes in files
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "box.toml"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_box_in_a_file_is_the_box_on_the_command_line(written):
+    assert read_ranges("specs/costs-ranges.toml") == "F=9..11,I=10..14,W=8..9,FB=24..28"
+    text = read_ranges(written('[costs]\nF = ["9..11", 8, "1/2..2.5"]\nhop = 0.5\n"F&B" = "3"\n'))
+    assert text == "F=[9..11,8,1/2..2.5],hop=0.5,F&B=3"
+    assert len(Box.parse(text.replace(",F&B=3", "")).ranges) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"expected a table \[costs\]"),
+        ("[costs]\n", r"expected a table \[costs\]"),
+        ("[costs]\nF = 1\n[limits]\nweights = 1\n", "limits: unknown key; expected costs"),
+        ('[costs]\nF = "1,I=2"\n', r'costs\.F: expected a number or a range such as "9\.\.11", got "1,I=2"'),
+        ('[costs]\n"F=1,I" = 2\n', "expected a number or a range"),
+        ("[costs]\nF = true\n", r"costs\.F: expected a number"),
+        ("[costs]\nF = {a = 1}\n", r"costs\.F: expected a number"),
+        ('[costs]\nF = [1, ""]\n', r"costs\.F\[1\]: expected a number"),
+        ("[costs\n", "not TOML"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_place(written, text, message):
+    with pytest.raises(ScheduleError, match=message) as caught:
+        read_ranges(written(text))
+    assert "box.toml: " in str(caught.value)
+
+
+def test_a_box_needs_a_file_that_exists():
+    with pytest.raises(ScheduleError, match=r"expected F=9\.\.11,I=10 or a TOML file"):
+        read_ranges("box")
+    with pytest.raises(ScheduleError, match="no such file"):
+        read_ranges("absent.toml")

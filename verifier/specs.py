@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verifier.costs import CostModel
-from verifier.formats.source import Source, one_line, reason
+from verifier.formats.source import MAX_WORD, Source, one_line, reason
 from verifier.model import MAX_DIGITS, MAX_OPS, Limits, Problem, ScheduleError, exact
 from verifier.verify import NUMBERS
 
@@ -105,6 +105,54 @@ def read_costs(text: str) -> CostModel:
     if costs is None:
         raise ScheduleError(f"{one_line(text, 200)}: expected a table [costs]")
     return costs
+
+
+def read_ranges(text: str) -> str:
+    """
+    Costs with ranges, ``F=9..11,I=10``, from the command line or from a TOML file with ``[costs]`` and nothing else.
+
+    In the file a range is text: ``F = "9..11"``, or one per stage: ``F = ["9..11", "9..11", 12]``.
+
+    Raises
+    ------
+    ScheduleError
+        If the file cannot be read, or a value is no number, range or list of them.
+
+    Examples
+    --------
+    >>> read_ranges("specs/costs-ranges.toml"), read_ranges("F=1..2")
+    ('F=9..11,I=10..14,W=8..9,FB=24..28', 'F=1..2')
+    """
+    if "=" in text and not text.endswith(".toml"):
+        return text
+    shown = one_line(text, 200)
+    if not text.endswith(".toml") and not Path(text).exists():
+        raise ScheduleError(f'costs: expected F=9..11,I=10 or a TOML file with such ranges, got "{one_line(text, 40)}"')
+    try:
+        tables = _tables(Path(text))
+        known_keys(tables, ("costs",), "")
+        if not tables.get("costs"):
+            raise ScheduleError("expected a table [costs]")
+        return ",".join(
+            f"{_word(key, f'costs.{key}')}={_ranges(value, f'costs.{key}')}" for key, value in tables["costs"].items()
+        )
+    except ScheduleError as error:
+        raise ScheduleError(f"{shown}: {error}") from None
+
+
+def _ranges(value: object, where: str) -> str:
+    """A number or range, or a list of them, as on the command line."""
+    if isinstance(value, list):
+        return f"[{','.join(_ranges(item, f'{where}[{k}]') for k, item in enumerate(value))}]"
+    return _word(value, where)
+
+
+def _word(value: object, where: str) -> str:
+    """Text that means nothing else once it stands between commas."""
+    text = str(value) if isinstance(value, str) or (type(value) is int and abs(value) < 10**MAX_DIGITS) else ""
+    if not text.strip() or len(text) > MAX_WORD or set(text) & set(",=[]\n\r"):
+        raise ScheduleError(f'{where}: expected a number or a range such as "9..11", got {_shown(value)}')
+    return text
 
 
 def limits_of(activations: object = None, weights: object = None) -> Limits:

@@ -107,13 +107,16 @@ def _about_source(about: tuple[str, ...], costs: str | None, given: dict[str, An
 def _about_costs(theorem: str, about: tuple[str, ...], costs: str | None, given: dict[str, Any]) -> Proof:
     from verifier.model import exact
     from verifier.sources import open_source
+    from verifier.specs import read_ranges
     from verifier.theorems.boxes import Box, prove_at_most
 
     if len(about) != 2 or costs is None:
         raise ScheduleError(
             f"{theorem}: expected X, a SOURCE and --costs: {theorem} 700 order.json --costs F=9..11,I=10..14,W=8"
         )
-    return prove_at_most(theorem, exact(about[0], theorem), open_source(about[1], **given).schedule, Box.parse(costs))
+    return prove_at_most(
+        theorem, exact(about[0], theorem), open_source(about[1], **given).schedule, Box.parse(read_ranges(costs))
+    )
 
 
 def _about_loops(theorem: str, about: tuple[str, ...], costs: str | None, given: dict[str, Any]) -> Proof:
