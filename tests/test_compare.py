@@ -1,11 +1,14 @@
 """Schedules side by side: equal terms, and numbers that stand for the same model."""
 
+import json
 from fractions import Fraction
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from verifier.cli import main
 from verifier.compare import Refusal, compare
 from verifier.costs import CostModel
 from verifier.families import build_family
@@ -81,3 +84,22 @@ def test_wrong_orders_are_not_compared():
 
 def test_a_refusal_says_why():
     assert Refusal("dualpipe", "why").as_json() == {"schedule": "dualpipe", "refused": "why"}
+
+
+def test_gpu_hours_go_with_the_inverse_of_the_busy_share():
+    slow, quick = (compare(build_family(name, 8, 16)) for name in ("1f1b", "dualpipe"))
+    freed = Fraction("0.18") - quick.hours(Fraction("0.18"), slow)
+    assert freed == Fraction("0.18") * (1 - slow.utilisation / quick.utilisation)
+    assert quick.hours(Fraction(1), quick) == 1
+
+
+def test_gpu_hours_on_the_command_line_are_an_estimate_of_the_first():
+    words = ["compare", "dualpipe", "chimera", "1f1b", "-P", "8", "-M", "18", "--gpu-hours", "0.18"]
+    text = CliRunner().invoke(main, words, env={"COLUMNS": "140"}).output
+    assert "GPU hours are an estimate: 0.18 times the busy share of dualpipe P=8 M=18" in text
+    rows = json.loads(CliRunner().invoke(main, [*words, "--json"]).output)["schedules"]
+    # 60 slots against 75, of the same work.
+    assert [row.get("estimated_gpu_hours") for row in rows] == ["9/50", None, "9/40"]
+    refused = CliRunner().invoke(main, [*words[:-1], "many"])
+    assert refused.exit_code == 2
+    assert "--gpu-hours" in refused.output

@@ -64,6 +64,19 @@ class Row:
         whole = problem.stages if self.per == "model" else 1
         return tuple(Fraction(len(problem.stages_on(rank)), whole) for rank in range(problem.ranks))
 
+    def hours(self, given: Fraction, first: Row) -> Fraction:
+        """
+        An estimate: what this schedule takes where another takes so many GPU hours, if they differ in their bubbles only.
+
+        Both do the same work, so hours go with the inverse of the share of time in which the ranks are busy.
+
+        >>> from verifier.families import build_family
+        >>> slow, quick = (compare(build_family(name, 8, 16)) for name in ("1f1b", "dualpipe"))
+        >>> str(slow.utilisation), str(quick.utilisation), str(quick.hours(Fraction(69), slow))
+        ('16/23', '8/9', '54')
+        """
+        return given * first.utilisation / self.utilisation
+
     def as_json(self) -> dict[str, object]:
         """The row as ``compare --json`` carries it."""
         return {

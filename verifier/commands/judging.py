@@ -20,9 +20,12 @@ from verifier.commands.options import (
     print_json,
     source_options,
 )
-from verifier.model import ScheduleError, exact
+from verifier.model import ScheduleError, exact, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
     from verifier.compare import Refusal, Row
     from verifier.costs import CostModel
     from verifier.families import Family
@@ -158,25 +161,43 @@ def verify(
     default="model",
     help="model: one model for all, so a rank with two stages has two half stages; stage: each in its own stage units.",
 )
+@click.option("--gpu-hours", metavar="HOURS", help="Of the first schedule; estimate those of the others from their bubbles.")
 @json_option
-def compare(sources: tuple[str, ...], costs: str | None, per: str, as_json: bool, **given: Any) -> int:
+def compare(sources: tuple[str, ...], costs: str | None, per: str, gpu_hours: str | None, as_json: bool, **given: Any) -> int:
     """A table of schedules side by side; exit code 1 where one of them has no row."""
     from verifier.compare import Refusal, Row
     from verifier.costs import CostModel
     from verifier.specs import read_costs
 
     model = read_costs(costs) if costs is not None else CostModel.of()
+    hours = None if gpu_hours is None else exact(gpu_hours, "--gpu-hours")
     rows = [_compared(source, model, per, given) for source in sources]
     if as_json:
-        print_json({"per": per, "costs": model.as_written(), "schedules": [row.as_json() for row in rows]})
+        print_json(
+            {
+                "per": per,
+                "costs": model.as_written(),
+                "schedules": [{**row.as_json(), **_hours(row, rows, hours)} for row in rows],
+            }
+        )
     elif any(isinstance(row, Row) for row in rows):
         from verifier.views.terminal import console, print_comparison
 
-        print_comparison(console(), rows, model, per)
+        print_comparison(console(), rows, model, per, hours)
     else:
         raise ScheduleError("; ".join(row.reason for row in rows if isinstance(row, Refusal)))
     there = [isinstance(row, Row) for row in rows]
     return DONE if all(there) else REFUTED if any(there) else WRONG
+
+
+def _hours(row: Row | Refusal, rows: Sequence[Row | Refusal], hours: Fraction | None) -> dict[str, object]:
+    """The estimate of GPU hours, where it was asked for."""
+    from verifier.compare import Row
+
+    first = next((other for other in rows if isinstance(other, Row)), None)
+    if hours is None or first is None or not isinstance(row, Row):
+        return {}
+    return {"estimated_gpu_hours": plain(row.hours(hours, first))}
 
 
 def _compared(source: str, costs: CostModel, per: str, given: dict[str, Any]) -> Row | Refusal:

@@ -260,9 +260,16 @@ def _each(values: Sequence[Fraction | int]) -> str:
 # ---------------------------------------- compare
 
 
-def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostModel, per: str) -> None:
+def print_comparison(
+    out: Console, rows: Sequence[Row | Refusal], costs: CostModel, per: str, hours: Fraction | None = None
+) -> None:
     """
     A table of schedules, and why some have no row.
+
+    Parameters
+    ----------
+    hours
+        GPU hours of the first schedule, from which those of the others are estimated.
 
     Examples
     --------
@@ -278,9 +285,21 @@ def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostMod
     compared = [row for row in rows if isinstance(row, Row)]
     refused = [row for row in rows if isinstance(row, Refusal)]
     if compared:
-        columns = ("schedule", "makespan", "idle (mean)", "bubble", "busy", "activations", "weights", "pairs")
-        out.print(_table(columns, [_compared(row, per) for row in compared], left=1))
+        columns = ["schedule", "makespan", "idle (mean)", "bubble", "busy", "activations", "weights", "pairs"]
+        cells = [_compared(row, per) for row in compared]
+        if hours is not None:
+            columns += ["GPU hours", "freed"]
+            taken = [row.hours(hours, compared[0]) for row in compared]
+            cells = [(*row, _hours(own), _hours(hours - own)) for row, own in zip(cells, taken, strict=True)]
+        out.print(_table(columns, cells, left=1))
         out.print(terms_text(costs, per), style="dim", soft_wrap=True)
+        if hours is not None:
+            out.print(
+                f"GPU hours are an estimate: {shown(hours)} times the busy share of {_name(compared[0].schedule.name)} "
+                "over that of the schedule, as if they differed in their bubbles only.",
+                style="dim",
+                soft_wrap=True,
+            )
     problems = [row.schedule.problem for row in compared]
     if len({(problem.ranks, problem.total_microbatches) for problem in problems}) > 1:
         out.print(
@@ -289,6 +308,10 @@ def print_comparison(out: Console, rows: Sequence[Row | Refusal], costs: CostMod
     _print_notes(out, (f"{_name(row.schedule.name)}: {row.note}" for row in compared if row.note))
     for row in refused:
         _print_headed(out, f"{row.source}: ", row.reason.removeprefix(f"{row.source}: "), "bold red")
+
+
+def _hours(hours: Fraction) -> str:
+    return f"{float(hours):.4g}"
 
 
 def _compared(row: Row, per: str) -> tuple[str, ...]:
