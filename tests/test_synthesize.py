@@ -95,6 +95,15 @@ def test_all_schedules_where_asked(column, optimum):
     assert found.lower_bound == optimum
 
 
+def test_symmetry_is_left_where_it_has_no_room():
+    """With one activation a rank cannot hold its micro-batch and the mirror image of it."""
+    for ranks, budget in ((2, 10), (8, 1)):
+        found = synthesize(bidirectional(ranks), limits=Limits(1), budget=budget)
+        assert found.status in ("optimal", "feasible") and is_legal(found, CostModel.of(), Limits(1))
+    with pytest.raises(ScheduleError, match="room for a micro-batch of each direction"):
+        synthesize(bidirectional(2), limits=Limits(1), scope="mirrored")
+
+
 def test_symmetry_is_left_where_pairs_are_short():
     problem, costs = bidirectional(2, 4), CostModel.of(F=1, I=3, W=9, FB=1)
     assert synthesize(problem, costs).value == 23

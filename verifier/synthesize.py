@@ -269,7 +269,10 @@ def _check(problem: Problem, costs: CostModel, limits: Limits, pairs: str, scope
         if value not in known:
             raise ScheduleError(f"{name}: expected {' or '.join(known)}, got {value!r}")
     if scope == "mirrored" and not fits_mirror(problem, costs, limits):
-        raise ScheduleError("scope: only a problem that is its own mirror image has mirror-symmetric schedules; expected all")
+        raise ScheduleError(
+            "scope: mirror-symmetric schedules need a problem that is its own mirror image, and room for a micro-batch of each "
+            "direction on every rank; expected all"
+        )
 
 
 def _is_mirrored(question: Question, scope: str, known: Iterable[Schedule]) -> bool:

@@ -29,7 +29,10 @@ Order = tuple[tuple[Token, ...], ...]
 
 def fits_mirror(problem: Problem, costs: CostModel, limits: Limits) -> bool:
     """
-    Whether exchanging rank r with P-1-r and the two directions leaves problem, costs and limits as they are.
+    Whether mirror-symmetric schedules exist: exchanging rank r with P-1-r and the two directions leaves all as it is.
+
+    They need room for one micro-batch of each direction on every rank: when the first backward of all starts, a whole
+    micro-batch has gone forward, and so has its mirror image.
 
     Examples
     --------
@@ -37,6 +40,8 @@ def fits_mirror(problem: Problem, costs: CostModel, limits: Limits) -> bool:
     >>> fits_mirror(Problem(both, (4, 4)), CostModel.of(), Limits(5))
     True
     >>> fits_mirror(Problem(both, (4, 3)), CostModel.of(), Limits(5))
+    False
+    >>> fits_mirror(Problem(both, (4, 4)), CostModel.of(), Limits(1))
     False
     """
     last = problem.ranks - 1
@@ -46,7 +51,19 @@ def fits_mirror(problem: Problem, costs: CostModel, limits: Limits) -> bool:
         return False
     ranks = range(problem.ranks)
     same_limits = all(limits.activations_on(rank) == limits.activations_on(last - rank) for rank in ranks)
-    return same_limits and all(costs.hop_ticks(a, b) == costs.hop_ticks(last - a, last - b) for a, b in product(ranks, ranks))
+    same_hops = all(costs.hop_ticks(a, b) == costs.hop_ticks(last - a, last - b) for a, b in product(ranks, ranks))
+    return (
+        same_limits
+        and same_hops
+        and (not any(problem.microbatches) or all(_holds_both(problem, costs, limits, r) for r in ranks))
+    )
+
+
+def _holds_both(problem: Problem, costs: CostModel, limits: Limits, rank: int) -> bool:
+    """Whether a rank may hold the activations of one micro-batch on each of its stages at once."""
+    limit = limits.activations_on(rank)
+    taken = sum(costs.activation_change(Op("F", direction, stage, 0)) for direction, stage in problem.stages_on(rank))
+    return limit is None or taken <= limit
 
 
 @dataclass(frozen=True)
@@ -86,7 +103,7 @@ class Board:
 
     def __post_init__(self) -> None:
         if self.folded and not fits_mirror(self.problem, self.costs, self.limits):
-            raise ScheduleError("only a problem that is its own mirror image can be folded")
+            raise ScheduleError("only a problem that has mirror-symmetric schedules can be folded")
         known = {*SINGLE, *PAIRS}
         unknown = sorted(set(self.blocks or ()) - known)
         if unknown:
