@@ -52,11 +52,7 @@ def fits_mirror(problem: Problem, costs: CostModel, limits: Limits) -> bool:
     ranks = range(problem.ranks)
     same_limits = all(limits.activations_on(rank) == limits.activations_on(last - rank) for rank in ranks)
     same_hops = all(costs.hop_ticks(a, b) == costs.hop_ticks(last - a, last - b) for a, b in product(ranks, ranks))
-    return (
-        same_limits
-        and same_hops
-        and (not any(problem.microbatches) or all(_holds_both(problem, costs, limits, r) for r in ranks))
-    )
+    return same_limits and same_hops and all(_holds_both(problem, costs, limits, rank) for rank in ranks)
 
 
 def _holds_both(problem: Problem, costs: CostModel, limits: Limits, rank: int) -> bool:
