@@ -43,7 +43,7 @@ I = "12.5"
 W = 9
 FB = 26
 """
-"""Two hundred points, of which no process takes half a minute and none is too quick to be interrupted."""
+"""Two hundred points that are quick, but not so quick that they are done before an interrupt."""
 FEW = '[sweep]\nfamily = ["1f1b", "zb1p"]\nranks = [2, 4]\nmicrobatches = [4, 8]\n'
 
 
@@ -259,10 +259,10 @@ def test_two_hundred_points_interrupted_and_resumed_are_those_of_one_process_and
 
 @contextmanager
 def cluster():
-    """Dask on this machine, its two workers in processes of their own."""
+    """Dask on this machine; its worker is a process of its own, and takes two points at a time."""
     from distributed import LocalCluster
 
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50) as local_cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None, silence_logs=50) as local_cluster:
         yield local_cluster.scheduler_address
 
 
