@@ -1,6 +1,7 @@
 import copy
 import json
 from fractions import Fraction
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +11,10 @@ from verifier.check.bubble import check_bubble
 from verifier.check.conditions import EvidenceError
 from verifier.costs import CostModel
 from verifier.families import build_family
+from verifier.formats import load
 from verifier.model import Block, Problem, Schedule, ScheduleError
 from verifier.simulate import simulate
+from verifier.sources import open_source
 from verifier.theorems.bubble import extended, prove_bubble_constant, split_of
 from verifier.theorems.periodic import Split, candidates, first_split, insert_kernels, splits
 from verifier.verify import verify
@@ -166,3 +169,61 @@ def test_a_split_knows_its_kernel():
     assert isinstance(split, Split)
     assert split.moved(2).schedule == insert_kernels(split, 2)
     assert [str(block) for block in split.moved(1).kernel(0)] == ["(0F4;3B2')", "(3F3';0B1)"]
+
+
+# ---------------------------------------- synthesized schedules, and what hops do
+
+FOUND = Path(__file__).parents[1] / "generated_schedules"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bidirectional-p04-m016-F1-I1-W1-FB3-a5",
+        "bidirectional-p04-m016-F10-I12-W9-FB26-a5",
+        "bidirectional-p08-m064-F2-I2-W2-FB5-a9",
+        "bidirectional-p08-m064-F76-I116-W35-FB129-a9",
+    ],
+)
+def test_a_synthesized_schedule_with_a_kernel_is_proved_and_extended(name):
+    source = load(FOUND / f"{name}.json")
+    schedule = source.schedule
+    proof = prove_bubble_constant(schedule, source.costs)
+    assert proof.status == "proved"
+    # Both directions get as many.
+    assert (proof.numbers["microbatches_per_period"], split_of(schedule, proof).period) == (2, 1)
+    longer = extended(schedule, schedule.problem.total_microbatches + 10, source.costs)
+    assert longer.problem.microbatches == tuple(count + 5 for count in schedule.problem.microbatches)
+    assert simulate(longer, source.costs).timeline.idle == simulate(schedule, source.costs).timeline.idle
+
+
+def test_a_synthesized_schedule_without_a_period_says_what_to_do():
+    source = load(FOUND / "bidirectional-p08-m016-F2-I2-W2-FB5-a9.json")
+    proof = prove_bubble_constant(source.schedule, source.costs)
+    assert proof.status != "proved"
+    assert "nothing in this order repeats" in proof.witness[-1]
+    assert "--all-microbatches" in proof.witness[-1]
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 6])
+@pytest.mark.parametrize("hop", ["1/10", "1"])
+@pytest.mark.parametrize(
+    ("family", "hops"),
+    [
+        ("1f1b", lambda p: Fraction(2 * (p - 1), p)),
+        ("dualpipe", lambda p: Fraction(p - 1, p)),
+        ("dualpipev", lambda p: Fraction(2 * (p - 1), p)),
+        ("zb2p", lambda p: Fraction(0)),
+        ("zbv", lambda p: Fraction(0)),
+    ],
+)
+def test_hops_cost_what_the_page_says(family, hops, ranks, hop):
+    proof = proved(family, ranks, 4 * ranks, f"F=1,hop={hop}")
+    assert {Fraction(growth) for growth in proof.numbers["growth_per_microbatch"]} == {hops(ranks) * Fraction(hop)}
+    assert proof.status == ("refuted" if hops(ranks) else "proved")
+
+
+def test_an_earlier_start_hides_the_hops():
+    schedule = open_source("specs/loops-early-1f1b.toml", ranks=4, microbatches=16).schedule
+    assert prove_bubble_constant(schedule, CostModel.of(F=10, I=10, W=10, hop=15)).status == "proved"
+    assert prove_bubble_constant(schedule, CostModel.of(F=10, I=10, W=10, hop=16)).status == "refuted"

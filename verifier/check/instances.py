@@ -29,7 +29,7 @@ SIZES, SPREAD = 6, (8, 19)
 """Sizes per part of them, and the largest symbols P and M (or q and m)."""
 WEIGHTS = (3, 1, 5, 2, 7, 4)
 """Of the rays in the costs that are looked at."""
-MIRRORED = ("dualpipe", "dualpipe-paired")
+MIRRORED = ("dualpipe", "dualpipe-paired", "zbv-mirrored")
 """Families whose loops stand for a rank and for its mirror image, which runs the same with directions exchanged."""
 Sizes = dict[str, int]
 Home = tuple[int, int]

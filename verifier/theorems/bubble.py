@@ -55,6 +55,7 @@ STATEMENT = "k more kernel periods keep the schedule legal and its peaks, and ad
 SAMPLES = 3
 """Periods that are added and simulated before anything is claimed about all of them."""
 UNIT = CostModel.of()
+WHAT_TO_DO = "give more micro-batches, or an order made for all of them: verifier synthesize --all-microbatches"
 
 
 def prove_bubble_constant(schedule: Schedule, costs: CostModel | None = None) -> Proof:
@@ -167,18 +168,22 @@ def _attempt(split: Split, costs: CostModel) -> _Attempt | None:
 def _best(schedule: Schedule, costs: CostModel) -> Proof:
     """The first kernel with a constant bubble; else the verdict on the first kernel that can repeat."""
     first: Proof | None = None
+    repeats = False
     for split in splits(schedule):
         attempt = _moved(split, costs)
         proof = _judged(attempt, costs) if attempt else None
         if proof and proof.status == PROVED:
             return proof
         first = first or proof
-        if _repeats(split):
+        if repeats := _repeats(split):
             # A longer kernel would be several of these.
             break
     if first:
-        return first
-    return _unknown("no stretch of every rank's order runs all its jobs equally often and can be run again without a deadlock")
+        note = f"nothing in this order repeats on every rank, and a kernel was taken that stands there once; {WHAT_TO_DO}"
+        return first if repeats else replace(first, witness=(*first.witness, note))
+    return _unknown(
+        f"no period: no stretch of every rank's order runs all its jobs equally often and can be run again; {WHAT_TO_DO}"
+    )
 
 
 def _repeats(split: Split) -> bool:

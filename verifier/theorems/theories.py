@@ -387,8 +387,24 @@ _PAIRED = replace(
     parts=(_dualpipe_part("every rank", (), _MORE_PAIRS),),
 )
 
+_ZBV = next(theory for theory in _ONE_WAY if theory.name == "zbv")
+# Two ZBV orders with the directions exchanged, by the same folding: half-rank h of q = P/2 has the stages of a V.
+_ZBV_MIRRORED = replace(
+    _ZBV,
+    name="zbv-mirrored",
+    said={
+        "domain": "all even P and even M >= 2P-2; two weight copies, both ends inject, ZBV's order on the half-ranks, no pairs",
+        "costs": "F = I = W, no hop time",
+        "makespan": "(3M + P/2 - 1)F",
+        "idle": "(P/2-1)F",
+        "peak": "P on every rank",
+    },
+    source="a reading of arXiv:2401.10241, section 6, for two weight copies",
+)
+
 THEORIES = (
     *_ONE_WAY,
+    _ZBV_MIRRORED,
     _dualpipe(
         "dualpipe",
         {
