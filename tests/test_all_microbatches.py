@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.questions import COLUMNS, bidirectional
-from verifier.all_microbatches import ForAll, synthesize_for_all
+from verifier.all_microbatches.finding import synthesize_for_all
+from verifier.all_microbatches.result import ForAll
 from verifier.commands.synthesizing import synthesize as command
 from verifier.costs import CostModel
 from verifier.families import placement
@@ -123,7 +124,7 @@ def test_an_interrupt_keeps_the_shortest(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("verifier.all_microbatches.prove_bubble_constant", interrupted)
+    monkeypatch.setattr("verifier.all_microbatches.repeating.prove_bubble_constant", interrupted)
     output = tmp_path / "order.json"
     words = ["--placement", "v", "-P", "2", "-M", "4", "--activations", "5", "--all-microbatches", "-o", str(output)]
     result = CliRunner().invoke(command, words, standalone_mode=False)

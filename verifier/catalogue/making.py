@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from verifier.all_microbatches import placed
+from verifier.all_microbatches.repeating import growth, placed
 from verifier.catalogue.cells import MULTIPLES, Cell
 from verifier.catalogue.lookup import recorded
 from verifier.formats import load, schedule_json, torch_csv, write_text
@@ -23,8 +23,8 @@ from verifier.search.strings import Board
 from verifier.simulate import simulate
 from verifier.solvers.questions import Question
 from verifier.synthesize import Recorded, Synthesis, synthesize
-from verifier.theorems.bubble import extended, prove_bubble_constant, split_of
-from verifier.theorems.periodic import candidates
+from verifier.theorems.bubble import split_of
+from verifier.theorems.periodic import candidates, insert_kernels
 from verifier.theorems.proof import PROVED
 from verifier.verify import verify
 
@@ -156,7 +156,7 @@ def _is_better(found: Synthesis, before: Entry) -> bool:
 
 def _repeats(schedule: Schedule, cell: Cell) -> bool:
     """Whether its bubble is proved to be the same for all larger numbers of micro-batches."""
-    return prove_bubble_constant(schedule, cell.costs).status == PROVED
+    return growth(schedule, cell.costs).status == PROVED
 
 
 def _repeating(found: Synthesis, cell: Cell, folder: Path) -> Synthesis:
@@ -207,18 +207,25 @@ def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
     for multiple in (cell.multiple // 2, cell.multiple // 4):
         shorter = read(cell.times(multiple), folder) if multiple >= 2 else None
         if shorter:
-            try:
-                yield extended(shorter.source.schedule, cell.problem.total_microbatches, cell.costs)
-            except ScheduleError:
-                # No kernel is proved to repeat in it; one may be put in.
-                question = Question(shorter.cell.problem, cell.costs, cell.limits, 0)
-                yield from (form.schedule(cell.problem) for form in placed(shorter.source.schedule, question))
+            yield from lengthened(shorter.source.schedule, cell)
     longer = read(cell.times(2 * cell.multiple), folder)
     if longer:
         yield from shortened(longer.source.schedule, cell)
     for file in sorted(folder.glob(f"{cell.placement}-p{cell.ranks:02}-m{cell.problem.total_microbatches:03}-*.json")):
         if file != path(cell, folder):
             yield load(file).schedule
+
+
+def lengthened(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
+    """A shorter schedule with more periods of the kernel that is proved to repeat in it, else with one that is put in."""
+    proof, extra = growth(schedule, cell.costs), cell.problem.total_microbatches - schedule.problem.total_microbatches
+    if proof.status == PROVED:
+        split = split_of(schedule, proof)
+        if extra % split.microbatches_per_period == 0:
+            yield insert_kernels(split, extra // split.microbatches_per_period)
+            return
+    question = Question(schedule.problem, cell.costs, cell.limits, 0)
+    yield from (form.schedule(cell.problem) for form in placed(schedule, question))
 
 
 def shortened(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
@@ -232,7 +239,7 @@ def shortened(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
     >>> next(shortened(build_family("dualpipe", 4, 16), cell)) == build_family("dualpipe", 4, 8)
     True
     """
-    proof = prove_bubble_constant(schedule, cell.costs)
+    proof = growth(schedule, cell.costs)
     if proof.status != PROVED:
         return
     split = split_of(schedule, proof)

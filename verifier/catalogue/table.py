@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cache
 from pathlib import Path
 
+from verifier.all_microbatches.repeating import growth
 from verifier.catalogue.cells import COSTS, HOPPING, MULTIPLES, Cell
 from verifier.catalogue.lookup import INDEX
 from verifier.catalogue.making import Entry, read
@@ -20,7 +21,6 @@ from verifier.model import Schedule, ScheduleError, plain
 from verifier.search.seeds import usable
 from verifier.search.strings import Board
 from verifier.simulate import simulate
-from verifier.theorems.bubble import prove_bubble_constant
 
 FAMILY = {"bidirectional": "dualpipe", "v": "dualpipev"}
 """DeepSeek's own order of each placement."""
@@ -91,7 +91,7 @@ def law(entry: Entry) -> dict[str, object] | None:
     """What is proved of larger numbers of micro-batches; looked for at the least one, from which the others follow."""
     if entry.cell.multiple != MULTIPLES[0]:
         return None
-    proof = prove_bubble_constant(entry.source.schedule, entry.cell.costs)
+    proof = growth(entry.source.schedule, entry.cell.costs)
     numbers = {key: proof.numbers.get(key) for key in ("microbatches_per_period", "time_per_period")}
     return {"status": proof.status, **(numbers if proof.evidence else {})}
 

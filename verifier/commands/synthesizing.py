@@ -15,7 +15,7 @@ from verifier.commands.options import DONE, INTERRUPTED, REFUTED, UNKNOWN, costs
 from verifier.model import ScheduleError, plain
 
 if TYPE_CHECKING:
-    from verifier.all_microbatches import ForAll
+    from verifier.all_microbatches.result import ForAll
     from verifier.costs import CostModel
     from verifier.model import Limits, Problem, Schedule
     from verifier.synthesize import Synthesis
@@ -163,7 +163,7 @@ def _for_all(
     as_json: bool,
 ) -> int:
     """The order for all larger numbers of micro-batches."""
-    from verifier.all_microbatches import synthesize_for_all
+    from verifier.all_microbatches.finding import synthesize_for_all
 
     found = synthesize_for_all(problem, costs, limits, **options)
     shortest = found.shortest

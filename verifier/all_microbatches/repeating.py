@@ -1,0 +1,86 @@
+"""
+Whether something in an order can be repeated for ever, and how to put something in that can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+
+from verifier.costs import CostModel
+from verifier.model import Schedule
+from verifier.search.kernels import KernelForm, known_kernels, own_kernels, place_kernels, settled
+from verifier.search.strings import Board, fits_mirror
+from verifier.simulate import simulate
+from verifier.solvers.questions import Question
+from verifier.theorems.bubble import NAME, STATEMENT, prove_bubble_constant
+from verifier.theorems.periodic import insert_kernels, splits
+from verifier.theorems.proof import UNKNOWN, Proof
+
+FEW = 1000
+"""Blocks of the largest order in which every kernel is tried."""
+
+
+def growth(schedule: Schedule, costs: CostModel) -> Proof:
+    """
+    The proof that the bubble stays the same for all larger sizes; not looked for where that would take minutes in vain.
+
+    Where the first kernel grows evenly the proof is found at once; else every length of one is tried at many places.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> growth(build_family("dualpipe", 16, 32), CostModel.of()).status
+    'proved'
+    """
+    if sum(map(len, schedule.order)) > FEW and not _grows_evenly(schedule, costs):
+        reason = "no short kernel makes the makespan grow evenly, and others are not looked for at this size"
+        return Proof(NAME, STATEMENT, "k >= 0", UNKNOWN, 1, 0, 0.0, (reason,))
+    return prove_bubble_constant(schedule, costs)
+
+
+def _grows_evenly(schedule: Schedule, costs: CostModel) -> bool:
+    """Whether one, two and three periods of the first kernel add the same each time."""
+    if len(set(schedule.problem.microbatches)) > 1:
+        return False
+    split = next(splits(schedule), None)
+    if split is None:
+        return False
+    timelines = [simulate(insert_kernels(split, periods), costs).timeline for periods in range(4)]
+    spans = [timeline.makespan for timeline in timelines if timeline]
+    return len(spans) == 4 and len({after - before for before, after in pairwise(spans)}) == 1
+
+
+def placed(schedule: Schedule, question: Question) -> Iterator[KernelForm]:
+    """
+    A schedule with a kernel at the place of each rank where it lengthens it least: known kernels, and stretches of its own.
+
+    Nothing where every kernel would make the ranks hang, or where there is no compiler to measure places with.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> from verifier.model import Limits
+    >>> dualpipe = build_family("dualpipe", 4, 8)
+    >>> question = Question(dualpipe.problem, CostModel.of(F=10, I=12, W=9, FB=26), Limits(5), 0)
+    >>> [form.makespan(3) - form.makespan(1) for form in placed(dualpipe, question)][0]
+    104
+    """
+    try:
+        from verifier.search import anneal  # noqa: F401
+    except ImportError:
+        return
+    problem, costs, limits = schedule.problem, question.costs, question.limits
+    folded = fits_mirror(problem, costs, limits)
+    board = Board(problem, costs, limits, question.blocks, question.pairs == "any", folded)
+    order = board.encode(schedule)
+    if board.decode(order) != schedule:
+        board = replace(board, folded=False)
+        order = board.encode(schedule)
+    turns = problem.stages + problem.stages % 2
+    forms = [place_kernels(board, order, kernels, turns) for kernels in known_kernels(board)]
+    forms += [own_kernels(board, order, turns // size, size) for size in (1, 2)]
+    for form in forms:
+        if form is not None:
+            yield settled(form, turns // form.microbatches)
