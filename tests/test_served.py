@@ -265,7 +265,80 @@ def test_a_job_without_an_answer_has_failed(client, monkeypatch):
     assert "without an answer" in job["error"]
 
 
+TELLS = """
+import signal, sys, time
+def interrupted(*_):
+    signal.signal(signal.SIGINT, lambda *_: sys.exit(130))
+    print('{"result": {"files": {"json": "{}"}}, "missing": "the rest"}', flush=True)
+signal.signal(signal.SIGINT, interrupted)
+print('{"progress": {"best": "2"}}', flush=True)
+while True:
+    time.sleep(0.05)
+"""
+"""Stands in for a search that hands over what it has when it is interrupted, takes long over the rest, and dies of another."""
+
+
+def test_no_interrupt_follows_a_first_result(client, monkeypatch):
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", TELLS))
+    monkeypatch.setattr(jobs, "AGAIN", 0.2)
+    monkeypatch.setattr(jobs, "GRACE", 1.0)
+    name = client.post("/jobs", json=SYNTHESIS).json()["job"]
+    while not client.get(f"/jobs/{name}").json()["progress"]:
+        time.sleep(0.05)
+    began = time.monotonic()
+    client.delete(f"/jobs/{name}")
+    job = waited(client, name, 10)
+    assert (job["state"], job["files"], job["missing"]) == ("done", ["json"], "the rest: cancelled")
+    assert time.monotonic() - began > 0.9
+
+
+def test_what_was_told_by_the_deadline_is_kept(client, monkeypatch):
+    told = """print('{"result": {"files": {"json": "{}"}}, "missing": "the rest"}', flush=True); """
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", told + HUNG))
+    monkeypatch.setattr("verifier.views.served.request.Request.seconds", 1)
+    job = ended(client, FAMILY)
+    assert (job["state"], job["files"], job["error"]) == ("done", ["json"], "")
+    assert job["missing"] == "the rest: took longer than 1 s, the limit; the command line has none"
+    assert client.get(f"/jobs/{job['job']}/json").text == "{}"
+
+
+@pytest.mark.parametrize("end", ['print(\'{"error": "no memory"}\')', "sys.exit(130)"])
+def test_what_was_told_is_kept_where_the_rest_fails(client, monkeypatch, end):
+    told = """import sys; print('{"result": {"files": {"json": "{}"}}, "missing": "the rest"}', flush=True); """
+    monkeypatch.setattr(jobs, "COMMAND", (sys.executable, "-S", "-c", told + end))
+    job = ended(client, FAMILY)
+    assert (job["state"], job["files"], job["error"]) == ("done", ["json"], "")
+    assert job["missing"].startswith("the rest: ")
+
+
 # ---------------------------------------- what is answered
+
+
+def test_replay_is_told_before_the_messages_are_judged():
+    told = []
+    last = work.answer(checked({**FAMILY, "messages": ["rank", "pair"]}), told.append)["result"]
+    (first,) = told
+    assert first["missing"] == "the verdict on messages and most files"
+    properties = first["result"]["verdict"]["properties"]
+    assert (properties["dependencies"]["status"], properties["messages"]["status"]) == ("proved", "unknown")
+    assert properties["messages"]["reason"] == "not judged yet under rank, pair"
+    assert sorted(first["result"]["files"]) == ["json", "report", "verdict"]
+    assert last["verdict"]["properties"]["messages"]["status"] == "proved"
+
+
+def test_what_a_search_found_is_told_before_it_is_judged(monkeypatch):
+    monkeypatch.setattr("verifier.views.served.work.signal.signal", lambda *_: None)
+    told = []
+    last = work.answer(checked({**SYNTHESIS, "activations": "5"}), told.append)["result"]
+    first, second = [each for each in told if "result" in each]
+    assert first["result"]["synthesis"] == second["result"]["synthesis"] == last["synthesis"]
+    assert first["result"]["files"] == {"json": last["files"]["json"]}
+    assert "verdict" in second["result"]
+
+
+def test_searches_have_a_limit_of_their_own():
+    large = {**SYNTHESIS, "placement": "v", "ranks": 256, "microbatches": 17}
+    assert "more than 25000 ops, this page's limit for a search" in work.answer(checked(large), print)["error"]
 
 
 def test_a_family_is_judged_and_its_files_can_be_had(client):

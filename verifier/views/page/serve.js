@@ -126,10 +126,12 @@ function fail(text) {
 
 function finish(job) {
   find("progress").textContent = job.state === "cancelled" ? "cancelled" : `${job.state}, ${job.seconds.toFixed(1)} s`;
+  if (job.missing) find("progress").textContent += `; without ${job.missing}`;
   if (job.error) fail(job.error);
   if (job.table) mark(job.table);
   if (job.synthesis) searched(job.synthesis);
   if (job.verdict) judged(job);
+  if (job.files.length) offered(job);
 }
 
 /** What is known of the schedule that was looked for: how good it is, and why. */
@@ -161,6 +163,10 @@ function judged(job) {
     ...known.flatMap(([key, name]) => [element("dt", name), element("dd", short(verdict[key], key))]),
   );
   find("witnesses").replaceChildren(...items(witnesses(verdict.properties)));
+}
+
+/** What can be downloaded, and the timeline. */
+function offered(job) {
   find("files").replaceChildren(...job.files.map((name) => download(job, name)));
   find("refused").replaceChildren(...items(Object.entries(job.refused).map(([name, why]) => `no ${FILES[name]}: ${why}`)));
   find("rest").hidden = false;

@@ -26,10 +26,10 @@ KEPT = 6
 """Finished jobs whose files, up to 50 MB each, can still be had."""
 LINE = 256 * 2**20
 """Bytes of the longest answer."""
-GRACE = 12.0
+GRACE = 20.0
 """Seconds in which a job that was asked to stop may still hand over what it has."""
 AGAIN = 3.0
-"""Seconds between interrupts: a second one that comes while the result is put together would lose it."""
+"""Seconds between interrupts."""
 
 
 class BusyError(ScheduleError):
@@ -48,7 +48,9 @@ class Job:
     progress
         What the work last told of itself.
     result
-        What :func:`verifier.views.served.work.answer` found.
+        What :func:`verifier.views.served.work.answer` found, or has found so far.
+    missing
+        What is not in the result yet; in the end also why not.
     """
 
     request: Request
@@ -56,6 +58,7 @@ class Job:
     state: str = "running"
     progress: dict[str, Any] = field(default_factory=dict)
     result: dict[str, Any] = field(default_factory=dict)
+    missing: str = ""
     error: str = ""
     began: float = field(default_factory=monotonic)
     seconds: float = 0.0
@@ -70,7 +73,8 @@ class Job:
         if self.state == "running":
             return {**written, "progress": self.progress, "stopping": self.stopping}
         result = {key: value for key, value in self.result.items() if key != "files"}
-        return {**written, "error": self.error, **result, "files": list(self.result.get("files", ()))}
+        told = {"error": self.error, "missing": self.missing}
+        return {**written, **told, **result, "files": list(self.result.get("files", ()))}
 
 
 class Jobs:
@@ -119,15 +123,25 @@ class Jobs:
             async with asyncio.timeout(job.request.seconds):
                 await self._listen(job)
         except TimeoutError:
-            job.state, job.error = "failed", f"took longer than {job.request.seconds} s, the limit; the command line has none"
+            self._end(job, f"took longer than {job.request.seconds} s, the limit; the command line has none")
         finally:
             _signal(job, signal.SIGKILL)
             if job.process is not None:
                 await job.process.wait()
-            if job.state == "running":
-                job.state = "cancelled" if job.stopping else "failed"
-                job.error = "" if job.stopping else "the work ended without an answer; the terminal of the server says more"
+            silent = "the work ended without an answer; the terminal of the server says more"
+            self._end(job, "cancelled" if job.stopping else silent)
             job.seconds = monotonic() - job.began
+
+    def _end(self, job: Job, why: str) -> None:
+        """End a job before its work did: with what it told by then, if anything."""
+        if job.state != "running":
+            return
+        if job.result:
+            job.state, job.missing = "done", f"{job.missing}: {why}"
+        elif job.stopping:
+            job.state = "cancelled"
+        else:
+            job.state, job.error = "failed", why
 
     async def _listen(self, job: Job) -> None:
         job.process = process = await asyncio.create_subprocess_exec(
@@ -150,15 +164,24 @@ class Jobs:
             if "progress" in told:
                 job.progress = told["progress"]
                 continue
-            job.error = told.get("error", "")
+            if "error" in told and job.result:
+                self._end(job, told["error"])
+                continue
+            job.error, job.missing = told.get("error", ""), told.get("missing", "")
             job.result = told.get("result") or {"table": told.get("table")}
-            job.state = "failed" if job.error else "done"
+            if not job.missing:
+                job.state = "failed" if job.error else "done"
 
 
 def _press(job: Job, seconds: float) -> None:
-    """Interrupt a job, anew when nothing came of it since solvers swallow interrupts, and in the end kill it."""
+    """
+    Interrupt a job, anew when nothing came of it since solvers swallow interrupts, and in the end kill it.
+
+    What has told a result needs no interrupt any more, and might lose the rest to it.
+    """
     if seconds > 0:
-        _signal(job, signal.SIGINT)
+        if not job.result:
+            _signal(job, signal.SIGINT)
         asyncio.get_running_loop().call_later(AGAIN, _press, job, seconds - AGAIN)
     else:
         _signal(job, signal.SIGKILL)

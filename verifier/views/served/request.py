@@ -20,6 +20,8 @@ MAX_BODY = 2 * 2**20
 MAX_RANKS = 256
 MAX_OPS = 100_000
 """Ops of the largest schedule that the page works on; the command line goes further."""
+MAX_SEARCHED = 25_000
+"""Ops of the largest schedule that it looks for: known orders and list scheduling alone take seconds there, budget or not."""
 MAX_BUDGET = 300
 """Seconds of the longest search."""
 MAX_SEED = 2**31 - 1
@@ -131,19 +133,19 @@ def checked(written: object) -> Request:
     return request
 
 
-def check_size(stages: int, microbatches: int) -> None:
+def check_size(stages: int, microbatches: int, most: int = MAX_OPS) -> None:
     """
     Refuse what would take a page too long.
 
     Raises
     ------
     ScheduleError
-        If there are more ops than :data:`MAX_OPS`.
+        If there are more than ``most`` ops.
     """
-    if 3 * stages * microbatches > MAX_OPS:
+    if 3 * stages * microbatches > most:
         raise ScheduleError(
-            f"{stages} stages and {microbatches} micro-batches make more than {MAX_OPS} ops, this page's limit; "
-            "the command line goes further"
+            f"{stages} stages and {microbatches} micro-batches make more than {most} ops, this page's limit"
+            f"{'' if most == MAX_OPS else ' for a search'}; the command line goes further"
         )
 
 

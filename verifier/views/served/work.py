@@ -1,8 +1,10 @@
 """
 The work behind the page, in a process of its own: it can be killed, and takes no more memory than it was given.
 
-The request comes as a line on standard input, answers leave as lines on standard output: any number of ``{"progress": ...}``
-and one ``{"result": ...}`` or ``{"error": ...}``. When standard input ends, whoever asked is gone, and the process ends too.
+The request comes as a line on standard input, answers leave as lines on standard output: any number of ``{"progress": ...}``,
+then ``{"result": ..., "missing": ...}`` with what is there already and the name of what is not, and in the end one
+``{"result": ...}`` or ``{"error": ...}``. So whatever ends the work early, what was found is known to whoever asked. When
+standard input ends, whoever asked is gone, and the process ends too.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from threading import Thread
@@ -20,9 +22,9 @@ from typing import Any
 from verifier.costs import CostModel
 from verifier.formats.source import Source
 from verifier.model import Problem, ScheduleError, shown
-from verifier.verify import Report
+from verifier.verify import Property, Report
 from verifier.views.served.marks import cells, marks, place, table
-from verifier.views.served.request import Request, check_size, checked
+from verifier.views.served.request import MAX_SEARCHED, Request, check_size, checked
 
 MEMORY = 4 * 2**30
 """Bytes of address space that a job may take."""
@@ -39,6 +41,8 @@ FILES = {
 }
 """What can be downloaded, and how the file is called."""
 
+AT_ONCE = ("json", "verdict", "report")
+"""Files that are there as soon as replay has spoken."""
 DRAWN = 10_000
 """Blocks of the largest schedule that is drawn: a second or two of a job."""
 FOR_RUNTIMES = ("csv", "messages")
@@ -60,7 +64,8 @@ def answer(request: Request, tell: Tell) -> dict[str, object]:
     try:
         if request.source == "synthesis":
             return {"result": _searched(request, tell)}
-        return {"result": _result(request, _under(request, _source(request)))}
+        source = _under(request, _source(request))
+        return {"result": _result(request, source, lambda result, missing: tell({"result": result, "missing": missing}))}
     except ScheduleError as error:
         text = str(error)
         return {"error": text, "table": table(cells(request.given.get("text", "")), place(text))}
@@ -95,6 +100,7 @@ def _under(request: Request, source: Source) -> Source:
 
 def _searched(request: Request, tell: Tell) -> dict[str, object]:
     """The shortest schedule that a search finds, judged like any other, and what is known of shorter ones."""
+    from verifier.formats import schedule_json
     from verifier.specs import limits_of
     from verifier.synthesize import synthesize
 
@@ -107,14 +113,19 @@ def _searched(request: Request, tell: Tell) -> dict[str, object]:
     if "blocks" in given:
         options["blocks"] = tuple(kind.strip() for kind in given["blocks"].split(","))
     found = synthesize(_problem(given), costs, limits, on_progress=progress, **options)
-    # What was found is on its way out; another interrupt would lose it.
+    # What was found is on its way out. Z3 takes interrupts even so; from the first result on none is sent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     said: dict[str, object] = {"synthesis": found.as_json()}
     if found.schedule is None:
         return said
     name = f"{given['placement']} P={given['ranks']} M={given['microbatches']}, synthesized"
     source = Source(replace(found.schedule, name=name), "synthesis", costs, limits, certificate=found.as_json()["certificate"])
-    return {**_result(request, source), **said}
+    early = {**said, "files": {"json": schedule_json.dump(source)}, "refused": {}}
+    tell({"result": early, "missing": "the verdict and most files"})
+    return {
+        **said,
+        **_result(request, source, lambda result, missing: tell({"result": {**said, **result}, "missing": missing})),
+    }
 
 
 def _problem(given: Mapping[str, Any]) -> Problem:
@@ -125,24 +136,35 @@ def _problem(given: Mapping[str, Any]) -> Problem:
     each, rest = divmod(given["microbatches"], len(rows))
     if rest:
         raise ScheduleError(f"microbatches: {given['microbatches']} over two directions; expected an even number")
-    check_size(len(rows[0]), given["microbatches"])
+    check_size(len(rows[0]), given["microbatches"], MAX_SEARCHED)
     return Problem(rows, (each,) * len(rows))
 
 
-def _result(request: Request, source: Source) -> dict[str, object]:
-    """Verdict, numbers, marked cells and files."""
+def _result(request: Request, source: Source, tell: Callable[[dict[str, object], str], None]) -> dict[str, object]:
+    """Verdict, numbers, marked cells and files; what replay finds is told before the slower parts."""
     from verifier.sources import verdict
 
     check_size(source.schedule.problem.stages, source.schedule.problem.total_microbatches)
-    report = verdict(source, models=tuple(request.given.get("messages", ())))
-    files, refused = _files(source, report)
-    text = request.given.get("text")
-    rows = cells(text) if text else [[source.schedule.text(block) for block in row] for row in source.schedule.order]
-    return {"verdict": report.as_json(), "table": table(rows, marks(report)), "files": files, "refused": refused}
+    models = tuple(request.given.get("messages", ()))
+    replayed = verdict(source, solver="replay")
+    if models:
+        waits = Property("unknown", method="", reason=f"not judged yet under {', '.join(models)}")
+        replayed = replace(replayed, properties={**replayed.properties, "messages": waits})
+    missing = "the verdict on messages and most files" if models else "most files"
+    tell(_shown(request, replayed, _written(source, replayed, AT_ONCE)), missing)
+    report = verdict(source, models=models)
+    return _shown(request, report, _written(source, report, FILES))
 
 
-def _files(source: Source, report: Report) -> tuple[dict[str, str], dict[str, str]]:
-    """Every file that there can be, and why others cannot."""
+def _shown(request: Request, report: Report, written: dict[str, object]) -> dict[str, object]:
+    """A verdict with the cells that it marks, and files."""
+    text, schedule = request.given.get("text"), report.schedule
+    rows = cells(text) if text else [[schedule.text(block) for block in row] for row in schedule.order]
+    return {"verdict": report.as_json(), "table": table(rows, marks(report)), **written}
+
+
+def _writers(source: Source, report: Report) -> dict[str, Callable[[], str]]:
+    """How every file that there can be is written."""
     from verifier.formats import schedule_json, torch_comms_csv, torch_csv, trace_json
     from verifier.messages import with_marks
     from verifier.views.report import page
@@ -152,7 +174,7 @@ def _files(source: Source, report: Report) -> tuple[dict[str, str], dict[str, st
             return torch_comms_csv.dump_program(with_marks(source.program))
         return torch_comms_csv.dump(source.schedule, source.costs)
 
-    writers: dict[str, Callable[[], str]] = {
+    return {
         "json": lambda: schedule_json.dump(source),
         "csv": lambda: torch_csv.dump(source.schedule),
         "messages": with_messages,
@@ -162,15 +184,19 @@ def _files(source: Source, report: Report) -> tuple[dict[str, str], dict[str, st
         "svg": lambda: _picture(report, "light"),
         "svg-dark": lambda: _picture(report, "dark"),
     }
-    files, refused = {}, {}
-    for name, write in writers.items():
+
+
+def _written(source: Source, report: Report, names: Iterable[str]) -> dict[str, object]:
+    """The named files, and why there are not all of them."""
+    writers, files, refused = _writers(source, report), {}, {}
+    for name in names:
         try:
             if name in FOR_RUNTIMES and not _runs(report):
                 raise ScheduleError("refuted, so nothing is offered for runtimes; verifier export --force writes it")
-            files[name] = write()
+            files[name] = writers[name]()
         except ScheduleError as error:
             refused[name] = str(error)
-    return files, refused
+    return {"files": files, "refused": refused}
 
 
 def _picture(report: Report, theme: str) -> str:
