@@ -10,6 +10,7 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from fractions import Fraction
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -124,8 +125,11 @@ def test_what_is_written_in_two_ways_is_done_once_and_drawn_twice(spec):
         ),
         ('[sweep]\nfamily = "1f1b"\nranks = [0]\nmicrobatches = 4\n', "sweep.ranks: expected whole numbers from 1 to "),
         ('[sweep]\nfamily = "1f1b"\nranks = [true]\nmicrobatches = 4\n', "sweep.ranks: expected whole numbers such as 8"),
-        ('[sweep]\nfamily = "1f1b"\nranks = 4\nmicrobatches = "8..4"\n', "sweep.microbatches: expected a range such as"),
-        ('[sweep]\nfamily = "1f1b"\nranks = 4\nmicrobatches = "4..8 step 0"\n', "sweep.microbatches: expected a range such as"),
+        ('[sweep]\nfamily = "1f1b"\nranks = 4\nmicrobatches = "8..4"\n', 'sweep.microbatches: "8..4" ends below its beginning'),
+        (
+            '[sweep]\nfamily = "1f1b"\nranks = 4\nmicrobatches = "4..8 step 0"\n',
+            'sweep.microbatches: "4..8 step 0" has a step of 0',
+        ),
         ('[sweep]\nfamily = "1f1b"\nranks = "1..999999"\nmicrobatches = "1..9"\n', "sweep: more than 1000000 points"),
         (FEW + 'per = "rank"\n', 'sweep.per: expected model or stage, got "rank"'),
         (FEW + "[costs]\nX = 1\n", "costs.X: unknown key"),
@@ -431,3 +435,181 @@ def test_names_in_the_help_text_are_those_there_are():
 def test_the_axis_is_what_varies():
     assert default_axis([Point("1f1b", "", 4, 8), Point("1f1b", "", 4, 9)]) == "microbatches"
     assert default_axis([Point("1f1b", "", 4, 8, written="2P"), Point("1f1b", "", 8, 16, written="2P")]) == "ranks"
+
+
+# --------------------------------------------------------------------------------------- files that are not whole
+
+
+def kept(tmp_path, form="csv"):
+    """Two points, and the file with their rows."""
+    points = list(map(hopping, (64, 96)))
+    path = tmp_path / f"kept.{form}"
+    path.write_text(dump(map(row_of, points), form))
+    return points, path
+
+
+def hopping(microbatches):
+    return Point("1f1b", "", 4, microbatches, costs="F=10,I=12,W=9,B=21,FB=26,hop=1")
+
+
+row_of = cache(measured)
+
+
+def test_a_row_that_was_cut_off_is_done_again_wherever_the_cut(tmp_path):
+    points, path = kept(tmp_path)
+    whole = path.read_bytes()
+    header, first = (whole.index(b"\n") + 1, whole.index(b"\n", whole.index(b"\n") + 1) + 1)
+    for end in range(header, len(whole)):
+        path.write_bytes(whole[:end])
+        record = Record(points, path)
+        assert record.missing == (points if end < first else points[1:]), whole[:end]
+        assert record.rows() == [row_of(point) for point in points if point not in record.missing]
+
+
+def test_a_cut_file_goes_on_to_what_it_would_have_been(spec, tmp_path):
+    path, output = spec(FEW), tmp_path / "x.csv"
+    assert run(path, "-o", output, "--processes", 1).exit_code == 0
+    whole = output.read_bytes()
+    output.write_bytes(whole[:-40])
+    result = run(path, "-o", output, "--processes", 1)
+    assert "8 points (7 of them done before): 8 proved" in result.output
+    assert output.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        (",2177,", ",21x7,", 'row 1: makespan: expected a number such as 3 or "5/2", got "21x7"'),
+        (",2177,", ",021,", "row 1: makespan"),
+        (",2177,", ",-3,", "row 1: makespan"),
+        (",2177,", ",1/0,", "row 1: makespan"),
+        (",2177,", ",2²,", "row 1: makespan"),
+        (",2177,", ",,", "row 1: makespan: empty, where others have numbers"),
+        (
+            ",proved,",
+            ",prove,",
+            "row 1: status: expected one of proved, refuted, unknown, optimal, feasible, infeasible, refused, ",
+        ),
+        (",proved,", ",refused,", "row 1: reason: empty; expected why it is refused"),
+        (",8.87,", ",8.8,", "row 1: bubble_percent: expected"),
+        (",8.87,", ",8.87,7,", "row 1: expected 22 cells, got 23"),
+        (",proved,2177", ",proved", "row 1: expected 22 cells, got 21"),
+        ("1f1b,,4,64", "1f2b,,4,64", "row 1: family: expected one of gpipe, "),
+        ("1f1b,,4,64", ",,4,64", "row 1: family: expected a family or a placement"),
+        ("1f1b,,4,64", "1f1b,,4,0", "row 1: microbatches: expected a whole number of at least 1"),
+        (",model,", ",models,", "row 1: per: expected one of model, stage"),
+        ('"F=10,', '"F=x,', "row 1: costs: costs.F: expected a number"),
+        ("hop=1", "hop=1\n", "row 1: "),
+    ],
+)
+def test_a_row_that_no_sweep_writes_is_refused_with_its_place_and_kept(tmp_path, spec, old, new, said):
+    _, path = kept(tmp_path)
+    text = path.read_text()
+    assert old in text, text
+    text = text.replace(old, new, 1)
+    path.write_text(text)
+    result = run(spec(FEW), "-o", path, "--processes", 1)
+    assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
+    assert said in result.output
+    assert str(path) in result.output
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [(name, value) for name in COLUMNS for value in ("x", [], {}, True, 1.5, -1, 10**40)]
+    + [("idle_mean", None), ("status", None), ("family", None), ("idle_mean", "4/2"), ("reason", "")],
+)
+def test_a_value_that_no_sweep_writes_is_refused_in_json_too(tmp_path, name, value):
+    points, path = kept(tmp_path, "json")
+    read = json.loads(path.read_text())
+    read["rows"][1][name] = value
+    path.write_text(json.dumps(read))
+    if (name, value) == ("reason", "x"):
+        assert Record(points, path).rows()[1]["reason"] == "x"
+        return
+    with pytest.raises(ScheduleError, match=r"kept\.json: row 2: ") as caught:
+        Record(points, path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("rows", ["3", "[3]", "[[]]", '[{"status": "proved"}]', "null", "{}"])
+def test_rows_that_are_none_are_refused(tmp_path, rows):
+    path = tmp_path / "x.json"
+    path.write_text(f'{{"format": "pipeline-sweep/1", "rows": {rows}}}')
+    with pytest.raises(ScheduleError, match=r"x\.json: "):
+        Record([], path)
+
+
+def test_two_sweeps_do_not_write_one_file_at_once(spec, tmp_path):
+    path, output = spec(TWO_HUNDRED), tmp_path / "x.csv"
+    first = started(path, output, 1)
+    other = tmp_path / "other.toml"
+    other.write_text(FEW)
+    second = run(other, "-o", output, "--processes", 1)
+    assert (second.exit_code, second.output) == (
+        2,
+        f"{output}: another sweep is writing it; wait for it, or use another name\n",
+    )
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    before = len(rows_in(output))
+    assert run(other, "-o", output, "--processes", 1).exit_code == 0
+    assert len(rows_in(output)) == before + 8
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.toml", "sweep.toml", "x.csv"]
+
+
+def test_a_folder_that_cannot_be_written_is_said_before_the_work(spec, tmp_path):
+    result = run(spec(FEW), "-o", tmp_path / "none" / "x.csv")
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert "cannot be written: no such file or directory" in result.output
+
+
+# ------------------------------------------------------------------------------------------------- nothing to show
+
+
+@pytest.mark.parametrize("key", ["family", "ranks", "microbatches", "stages_per_rank", "rule", "per"])
+def test_an_empty_list_is_named(spec, key):
+    text = '[sweep]\nfamily = ["interleaved"]\nranks = [2]\nmicrobatches = [4]\n'
+    text += 'stages_per_rank = [2]\nrule = ["pytorch"]\nper = ["model"]\n'
+    lines = [f"{key} = []" if line.startswith(f"{key} =") else line for line in text.splitlines()]
+    path = spec("\n".join(lines))
+    result = run(path)
+    assert (result.exit_code, result.output) == (2, f"{path}: sweep.{key}: an empty list; expected at least one value\n")
+
+
+def test_a_sweep_of_refused_points_only_is_wrong_use(spec):
+    path = spec('[sweep]\nfamily = "dualpipe"\nranks = [3, 5]\nmicrobatches = 8\n')
+    result = run(path, "--processes", 1)
+    assert result.exit_code == 2
+    assert "2 points: 2 refused" in result.output
+    assert (
+        result.stderr
+        == f"{path}: none of the 2 points has a schedule; dualpipe: P = 3 ranks; the two directions need an even P, such as 4\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('"192..64 step 32"', 'sweep.microbatches: "192..64 step 32" ends below its beginning; expected a range such as'),
+        ('"64..192 step 0"', 'sweep.microbatches: "64..192 step 0" has a step of 0; expected at least 1'),
+        ('"64..1000000000"', "sweep.microbatches: expected whole numbers from 1 to 10000000, got 1000000000"),
+        ('"1..10000001"', "sweep.microbatches: expected whole numbers from 1 to 10000000, got 10000001"),
+        ('"1..9999999"', 'sweep.microbatches: "1..9999999" is 9999999 values; expected at most 1000000'),
+        ('"64-192"', 'sweep.microbatches: expected whole numbers such as 8, "2P" or "8..64 step 8", got "64-192"'),
+    ],
+)
+def test_a_range_that_is_wrong_says_why(spec, written, said):
+    result = run(spec(f'[sweep]\nfamily = "1f1b"\nranks = 4\nmicrobatches = {written}\n'))
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert said in result.output
+
+
+def test_tables_have_decimals_of_one_kind_and_no_blanks_at_the_end(spec):
+    text = '[sweep]\nfamily = "1f1b"\nranks = 3\nmicrobatches = [4, 8]\nper = "stage"\n'
+    result = run(spec(text + "[[costs]]\nF = [1, 1, 2]\nFB = 3\n[[costs]]\nF = [2, 1, 2]\nFB = 3\n"), "--processes", 1)
+    assert result.exit_code == 0
+    assert "/" not in result.output.partition("- numbers are rounded to two digits")[0].split("\n\n", 1)[1]
+    assert "- numbers are rounded to two digits" in result.output
+    assert all(line == line.rstrip() for line in result.output.splitlines())

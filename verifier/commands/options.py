@@ -8,6 +8,7 @@ command needs is imported inside it, so that ``verifier --help`` answers at once
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -56,6 +57,27 @@ costs_option = click.option(
     "--costs", metavar="COSTS", help="F=1,I=1,W=1,FB=3,hop=0; per stage F=[1,1,2]; or a TOML file with [costs]."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def keep_input(given: str, *outputs: str | None) -> None:
+    """
+    Refuse to write over what a command reads, be it under another name.
+
+    >>> keep_input("specs/sweep-ranks.toml", "plan.md", None, "specs/../specs/sweep-ranks.toml")
+    Traceback (most recent call last):
+    verifier.model.ScheduleError: specs/../specs/sweep-ranks.toml: is what this command reads; expected another file to write
+    """
+    from verifier.formats.source import one_line
+    from verifier.model import ScheduleError
+
+    for output in outputs:
+        try:
+            same = output is not None and os.path.isfile(output) and os.path.samefile(given, output)
+        except (OSError, ValueError):
+            # What cannot be looked at is said by whoever reads or writes it.
+            same = False
+        if same:
+            raise ScheduleError(f"{one_line(str(output), 200)}: is what this command reads; expected another file to write")
 
 
 def examples(*lines: str) -> str:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from verifier.commands.options import DONE, INTERRUPTED, REFUTED, examples, json_option
+from verifier.commands.options import DONE, INTERRUPTED, REFUTED, WRONG, examples, json_option, keep_input
+from verifier.formats.source import one_line
 from verifier.model import ScheduleError
 
 if TYPE_CHECKING:
@@ -55,20 +56,23 @@ def sweep(
     Many problems from one spec: ranks, micro-batches, costs, limits, families.
 
     Every point of the sweep becomes a row. The file of rows can be read at any moment; after an interrupt the same command does
-    what is missing. Exit code 1 where a row is an error that nobody expected.
+    what is missing. Exit code 1 where a row is an error that nobody expected, 2 where no point has a schedule.
     """
     from verifier.sweep import Record, read_sweep
+    from verifier.sweep.record import alone
     from verifier.sweep.table import default_axis
 
+    keep_input(spec, output, plot)
     points = read_sweep(spec)
     form = None if plot is None else Path(plot).suffix.removeprefix(".").lower()
     if form is not None and form not in ("svg", "png", "pdf"):
         raise ScheduleError(f"--plot {plot}: expected a name that ends in .svg, .png or .pdf")
     if executor is not None and processes is not None:
         raise ScheduleError("--executor and --processes: expected one of them")
-    record = Record(points, output)
-    known = len(record.points) - len(record.missing)
-    interrupted = not _run(record, *_executor(executor, processes))
+    with alone(output):
+        record = Record(points, output)
+        known = len(record.points) - len(record.missing)
+        interrupted = not _run(record, *_executor(executor, processes))
     along = axis or default_axis(points)
     if plot is not None and form is not None:
         from verifier.formats import write_text
@@ -86,7 +90,19 @@ def sweep(
         print_sweep(console(), points, record, along, quantity, known)
     if interrupted:
         return INTERRUPTED
-    return REFUTED if any(row["status"] == "error" for row in record.rows()) else DONE
+    return _code(record, spec)
+
+
+def _code(record: Record, spec: str) -> int:
+    """The exit code; where nothing came of any point, one line says why."""
+    rows = record.rows()
+    if any(row["status"] == "error" for row in rows):
+        return REFUTED
+    if any(row["status"] != "refused" for row in rows):
+        return DONE
+    which = f"none of the {len(rows)} points has" if len(rows) > 1 else "the point does not have"
+    click.echo(one_line(f"{spec}: {which} a schedule; {rows[0]['reason']}"), err=True)
+    return WRONG
 
 
 def _executor(executor: str | None, processes: int | None) -> tuple[Start, int]:

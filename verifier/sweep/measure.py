@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from verifier.compare import Row, costs_of_shares
 from verifier.costs import CostModel
 from verifier.families import build_family, placement
+from verifier.formats.source import one_line
 from verifier.model import Limits, Problem, ScheduleError, plain
 from verifier.specs import limits_of
 from verifier.sweep.points import KEYS, Point
@@ -56,7 +57,7 @@ def measured(point: Point) -> dict[str, object]:
         limits = limits_of(point.activations or None, point.weights or None)
         found = _of_family(point, limits) if point.family else _shortest(point, limits)
     except ScheduleError as error:
-        found = {"status": "refused", "reason": str(error)}
+        found = {"status": "refused", "reason": one_line(str(error))}
     return completed(point, found)
 
 
@@ -78,7 +79,7 @@ def _of_family(point: Point, limits: Limits) -> dict[str, object]:
     return {
         "status": report.status,
         **_numbers(point, report.simulation),
-        "reason": str(witnesses[0]) if witnesses else None,
+        "reason": one_line(str(witnesses[0])) if witnesses else None,
     }
 
 
@@ -97,7 +98,7 @@ def _shortest(point: Point, limits: Limits) -> dict[str, object]:
     found = synthesize(problem, _costs(point, problem), limits, **options)
     if found.interrupted:
         raise InterruptedError("the search was interrupted")
-    result: dict[str, object] = {"status": found.status, "reason": found.reason or None}
+    result: dict[str, object] = {"status": found.status, "reason": one_line(found.reason) or None}
     if found.simulation is not None:
         result |= _numbers(point, found.simulation)
         result["lower_bound"] = None if found.lower_bound is None else plain(found.scope_bound or found.lower_bound)

@@ -24,7 +24,7 @@ _SWEEP = ("family", "ranks", "microbatches", "stages_per_rank", "rule", "per")
 _SYNTHESIZE = ("placement", "budget", "blocks", "pairs", "objective")
 _CHOICES = {"rule": ("pytorch", "megatron"), "per": ("model", "stage"), "pairs": ("opposite", "any")}
 _CHOICES["objective"] = ("makespan", "span-idle")
-_RANGE = re.compile(r"(\d{1,9}P?)(?:\.\.(\d{1,9}P?)(?: step (\d{1,9}))?)?", re.ASCII)
+_RANGE = re.compile(r"(\d{1,18}P?)(?:\.\.(\d{1,18}P?)(?: step (\d{1,18}))?)?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,8 @@ def _points(read: Mapping[str, object]) -> tuple[Point, ...]:
         raise ScheduleError("sweep: missing; expected a table [sweep] with family, ranks and microbatches")
     known_keys(table, _SWEEP, "sweep")
     known_keys(synthesis, _SYNTHESIZE, "synthesize")
+    for name in table:
+        _some(table[name], f"sweep.{name}")
     subjects = [*_families(table), *_placements(table, synthesis)]
     if not subjects:
         raise ScheduleError('sweep.family: missing; expected families such as ["1f1b", "dualpipe"], or [synthesize] placement')
@@ -208,7 +210,7 @@ def _sizes(table: Mapping[str, object]) -> Iterator[tuple[int, int, str]]:
 
 def _counts(value: object, where: str, ranks: int | None) -> Iterator[tuple[int, str]]:
     """Whole numbers: 8, ``"2P"``, ``"4..16"``, ``"2P..6P step 4"``, or a list of these; and each as it is written."""
-    for item in value if isinstance(value, list) else [value]:
+    for item in _some(value, where):
         match = _RANGE.fullmatch(str(item)) if isinstance(item, int | str) and not isinstance(item, bool) else None
         if match is None or (ranks is None and "P" in str(item)):
             example = '8, "2P" or "8..64 step 8"' if ranks is not None else '8 or "4..16 step 4"'
@@ -219,13 +221,32 @@ def _counts(value: object, where: str, ranks: int | None) -> Iterator[tuple[int,
             counts = [(begin, first)]
         else:
             end = _count(last, ranks)
-            if stride < 1 or end < begin or (end - begin) // stride >= MAX_POINTS:
-                raise ScheduleError(f'{where}: expected a range such as "8..64 step 8", got "{item}"')
+            _check_range(where, str(item), begin, end, stride)
             counts = [(count, str(count)) for count in range(begin, end + 1, stride)]
         for count, written in counts:
             if not 1 <= count <= MAX_OPS:
                 raise ScheduleError(f"{where}: expected whole numbers from 1 to {MAX_OPS}, got {count}")
             yield count, written
+
+
+def _check_range(where: str, item: str, begin: int, end: int, stride: int) -> None:
+    """Say what is wrong with a range."""
+    if stride < 1:
+        raise ScheduleError(f'{where}: "{item}" has a step of 0; expected at least 1')
+    if end < begin:
+        raise ScheduleError(f'{where}: "{item}" ends below its beginning; expected a range such as "8..64 step 8"')
+    if end > MAX_OPS:
+        raise ScheduleError(f"{where}: expected whole numbers from 1 to {MAX_OPS}, got {end}")
+    if (count := (end - begin) // stride + 1) > MAX_POINTS:
+        raise ScheduleError(f'{where}: "{item}" is {count} values; expected at most {MAX_POINTS}')
+
+
+def _some(value: object, where: str) -> list[object]:
+    """One value or a list of them, which has to have some."""
+    values = value if isinstance(value, list) else [value]
+    if not values:
+        raise ScheduleError(f"{where}: an empty list; expected at least one value")
+    return values
 
 
 def _count(text: str, ranks: int | None) -> int:
@@ -289,8 +310,9 @@ def _tables(read: Mapping[str, object], name: str) -> list[tuple[str, dict[str, 
 
 def _words(table: Mapping[str, object], where: str, name: str, default: str | None = None) -> tuple[str, ...]:
     """One word or a list of them."""
-    value = table.get(name, [] if default is None else default)
-    return tuple(_choice(item, where, name) for item in (value if isinstance(value, list) else [value]))
+    if name not in table:
+        return () if default is None else (default,)
+    return tuple(_choice(item, where, name) for item in _some(table[name], f"{where}.{name}"))
 
 
 def _choice(value: object, where: str, name: str) -> str:

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from verifier.formats.source import one_line
 from verifier.sweep.points import Point
-from verifier.sweep.record import Record, Row
-from verifier.sweep.table import MARKS, NAMES, cell, common, panels
+from verifier.sweep.reading import Row
+from verifier.sweep.record import Record
+from verifier.sweep.table import MARKS, NAMES, cell, common, is_rounded, panels
 
 MOST = 14
 """Columns of the widest table; of more values along the axis some are left out, evenly."""
@@ -59,8 +61,13 @@ def print_sweep(out: Console, points: Sequence[Point], record: Record, axis: str
     terms = common(points, axis)
     out.print(f"{NAMES[quantity]}{'; ' + terms if terms else ''}", style="dim")
     out.print()
-    out.print(_table(points, record, axis, quantity))
+    for line in out.render_lines(_table(points, record, axis, quantity), pad=False):
+        text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
+        text.rstrip()
+        out.print(text)
     notes = _notes(record)
+    if any(is_rounded(record.row(point), quantity) for point in points):
+        notes.append("- numbers are rounded to two digits where no short decimal is exact; rows (-o, --json) have them exactly")
     if notes:
         out.print()
         for note in notes:

@@ -8,26 +8,25 @@ the order of the spec. So what it ends as does not depend on interrupts, or on w
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
 from time import monotonic
 
 from verifier.formats.source import one_line, reason, write_text
 from verifier.model import ScheduleError
-from verifier.sweep.measure import COLUMNS, RESULTS
+from verifier.sweep.measure import COLUMNS
 from verifier.sweep.points import KEYS, Point
+from verifier.sweep.reading import FORMAT, Row, rows_of_csv, rows_of_json
 
-FORMAT = "pipeline-sweep/1"
 MAX_BYTES = 2**30
 """Bytes of the largest file that is gone on from."""
 PAUSE = 1.0
 """Least seconds between two writings; longer where writing takes long."""
-_TEXT = {"family", "placement", "stages_per_rank", "rule", "costs", "activations", "weights", "per", "search"}
-_TEXT |= {"status", "bubble_percent", "reason"}
-
-Row = dict[str, object]
 
 
 class Record:
@@ -43,7 +42,7 @@ class Record:
     Raises
     ------
     ScheduleError
-        If the file is neither, cannot be read, or was not written by a sweep.
+        If the file is neither, cannot be read, or was not written by a sweep. A last row that was cut off is missing.
 
     Examples
     --------
@@ -134,15 +133,71 @@ def _load(path: Path) -> list[Row]:
     try:
         if len(data) > MAX_BYTES:
             raise ValueError("too large")
-        text = data.decode()
-        rows = [] if not text.strip() else _of_json(text) if form == "json" else _of_csv(text)
-        if any(set(row) != set(COLUMNS) or not isinstance(row["status"], str) for row in rows):
-            raise ValueError("other columns")
+        # A letter that was cut in two is in a row that was cut off.
+        text = data[: data.rfind(b"\n") + 1].decode() if form == "csv" else data.decode()
+        if not data.strip():
+            return []
+        return list(rows_of_json(text) if form == "json" else rows_of_csv(text))
+    except ScheduleError as error:
+        raise ScheduleError(f"{shown}: {error}; without that row in the file it is done again") from None
     except (ValueError, TypeError, KeyError, RecursionError, csv.Error):
         raise ScheduleError(
             f"{shown}: exists, and holds no rows of a sweep to go on from; expected another name, or no such file"
         ) from None
-    return rows
+
+
+@contextmanager
+def alone(path: str | Path | None) -> Iterator[None]:
+    """
+    Keep other sweeps away from a file as long as this one goes on from it.
+
+    The lock is the system's, on a hidden file beside it, and so ends with the process that holds it, however that ends.
+
+    Raises
+    ------
+    ScheduleError
+        If another sweep holds it, or nothing can be written there.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, alone(f"{folder}/x.csv"):
+    ...     with alone(f"{folder}/x.csv"):
+    ...         pass
+    Traceback (most recent call last):
+    verifier.model.ScheduleError: ...x.csv: another sweep is writing it; wait for it, or use another name
+    """
+    if path is None:
+        yield
+        return
+    target, shown = Path(path).resolve(), one_line(str(path), 200)
+    lock = target.with_name(f".{target.name[:100]}.lock")
+    try:
+        held = _locked(lock)
+    except BlockingIOError:
+        raise ScheduleError(f"{shown}: another sweep is writing it; wait for it, or use another name") from None
+    except (OSError, ValueError) as error:
+        raise ScheduleError(f"{shown}: cannot be written: {reason(error)}") from None
+    try:
+        yield
+    finally:
+        lock.unlink(missing_ok=True)
+        os.close(held)
+
+
+def _locked(lock: Path) -> int:
+    """The descriptor of a lock file that we hold and that is still there: who held it before may just have removed it."""
+    while True:
+        held = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with suppress(FileNotFoundError):
+                if os.path.samestat(lock.stat(), os.fstat(held)):
+                    return held
+        except OSError:
+            os.close(held)
+            raise
+        os.close(held)
 
 
 def _form(path: Path) -> str:
@@ -150,27 +205,6 @@ def _form(path: Path) -> str:
     if form not in ("csv", "json"):
         raise ScheduleError(f"{one_line(str(path), 200)}: expected a name that ends in .csv or .json")
     return form
-
-
-def _of_json(text: str) -> list[Row]:
-    read = json.loads(text)
-    if read["format"] != FORMAT:
-        raise ValueError("another format")
-    return [dict(row) for row in read["rows"]]
-
-
-def _of_csv(text: str) -> list[Row]:
-    reader = csv.DictReader(StringIO(text, newline=""), strict=True)
-    if reader.fieldnames is None or tuple(reader.fieldnames) != COLUMNS:
-        raise ValueError("another header")
-    return [{name: _value(name, cell) for name, cell in row.items()} for row in reader]
-
-
-def _value(name: str, cell: str) -> object:
-    """A cell as it was before it was written."""
-    if name in RESULTS and not cell:
-        return None
-    return int(cell) if name not in _TEXT and cell.isdigit() else cell
 
 
 def _key(row: Row) -> tuple[str, ...]:

@@ -129,8 +129,25 @@ def cell(row: Mapping[str, object] | None, quantity: str) -> str:
     number, status = value(row, quantity), "" if row is None else str(row["status"])
     if number is None:
         return {"": "", "refused": "-"}.get(status, status)
-    text = f"{float(number):.1%}" if quantity in _SHOWN_AS_PERCENT else shown(number)
-    return text + MARKS.get(status, "")
+    return _text(number, quantity) + MARKS.get(status, "")
+
+
+def is_rounded(row: Mapping[str, object] | None, quantity: str) -> bool:
+    """
+    Whether a cell shows less than the row has; percentages always do.
+
+    >>> [is_rounded({"idle_mean": number}, "idle_mean") for number in ("13/2", "1/3", None)]
+    [False, True, False]
+    """
+    number = value(row, quantity)
+    return number is not None and quantity not in _SHOWN_AS_PERCENT and "/" in shown(number)
+
+
+def _text(number: Fraction, quantity: str) -> str:
+    """Decimals only, so that the eye can compare them."""
+    if quantity in _SHOWN_AS_PERCENT:
+        return f"{float(number):.1%}"
+    return f"{float(number):.2f}" if "/" in shown(number) else shown(number)
 
 
 MARKS = {"refuted": "!", "feasible": "*"}
