@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from verifier.affine import affine, symbols
 from verifier.costs import CostModel
-from verifier.families import DUALPIPE, FAMILIES, GPIPE, ONE_F_ONE_B, ZB1P, ZB2P, ZBV, build_family
+from verifier.families import DUALPIPE, FAMILIES, GPIPE, ONE_F_ONE_B, ZB1P, ZB2P, ZBV, build_family, build_program
 from verifier.loops import Item, Program, loop
 from verifier.simulate import simulate
 from verifier.theorems import demands, finding
@@ -85,25 +85,35 @@ def test_a_ray_of_dualpipe_can_be_found_anew():
 # ---------------------------------------- instances, by another way: simulation
 
 
-def sizes_of(name, ranks, microbatches):
-    if name.startswith("dualpipe"):
-        half = 2 if name == "dualpipe" else 1
-        return {"q": ranks // half, "m": microbatches // half}
-    return {"P": ranks, "M": microbatches}
+MIRRORED = ("dualpipe", "dualpipe-paired", "zbv-mirrored")
+"""Theories of a folded program that stands for two ranks each."""
+
+
+def sizes_of(theory, ranks, microbatches):
+    half = 2 if theory.name in MIRRORED else 1
+    names = map(str, (theory.program.ranks, theory.program.microbatches))
+    return dict(zip(names, (ranks // half, microbatches // half), strict=True))
+
+
+def schedule_of(theory, ranks, microbatches):
+    if theory.name in FAMILIES:
+        return build_family(theory.name, ranks, microbatches)
+    return build_program(theory.program, "bidirectional", ranks, microbatches)
 
 
 @st.composite
 def instances(draw):
-    name = draw(st.sampled_from(sorted(THEORY.keys() & FAMILIES.keys())))
+    name = draw(st.sampled_from(sorted(THEORY)))
     ranks = draw(st.integers(1, 5))
     more = draw(st.integers(0, 5))
-    least = {"gpipe": 1, "1f1b": 1, "zb1p": ranks}.get(name, 2 * ranks)
-    ranks, microbatches = (2 * ranks, 4 * ranks + 2 * more) if name == "dualpipe" else (ranks, least + more)
+    least = {"gpipe": 1, "1f1b": 1, "zb1p": ranks, "zbv": 2 * ranks - 1, "zb2p": 2 * ranks - 1}.get(name, 2 * ranks)
+    least = 2 * ranks - 1 if name == "zbv-mirrored" else least
+    double = 2 if name in MIRRORED else 1
     # A cost inside a region: a sum of its rays.
     region = draw(st.sampled_from(THEORY[name].regions))
     weights = draw(st.lists(st.integers(0, 7), min_size=len(region.rays), max_size=len(region.rays)))
     costs = tuple(sum(w * ray[k] for w, ray in zip(weights, region.rays, strict=True)) for k in range(4))
-    return name, ranks, microbatches, costs if any(costs[:3]) else total_of(region.rays)
+    return name, double * ranks, double * (least + more), costs if any(costs[:3]) else total_of(region.rays)
 
 
 @given(instances())
@@ -122,12 +132,12 @@ def agree(drawn):
     name, ranks, microbatches, costs = drawn
     theory = THEORY[name]
     f, i, w, pair = costs
-    schedule = build_family(name, ranks, microbatches)
+    schedule = schedule_of(theory, ranks, microbatches)
     found = simulate(schedule, CostModel.of(F=f, I=i, W=w, **({"FB": pair} if name.startswith("dualpipe") else {})))
-    sizes = sizes_of(name, ranks, microbatches)
+    sizes = sizes_of(theory, ranks, microbatches)
     assert found.timeline.makespan == max(formula.along(costs).value(sizes) for formula in theory.makespan)
     for rank, idle in enumerate(found.timeline.idle):
-        values = {**sizes, theory.program.rank: min(rank, ranks - 1 - rank) if name == "dualpipe" else rank}
+        values = {**sizes, theory.program.rank: min(rank, ranks - 1 - rank) if name in MIRRORED else rank}
         (part,) = [part for part in theory.parts if all(condition.holds(values) for condition in part.where)]
         formulas = demands.idle_formulas(theory)[part.name]
         assert idle == max(formula.along(costs).value(values) for formula in formulas)
@@ -159,6 +169,26 @@ def test_one_less_is_refuted():
     proof = prove_theory(replace(theory, makespan=less), "makespan")
     assert proof.status == "refuted"
     assert "the makespan is" in proof.witness[0]
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+@pytest.mark.parametrize("name", THEORY)
+def test_one_less_and_one_more_are_refuted_for_every_family(name, change):
+    theory = THEORY[name]
+    changed = [replace(formula, F=formula.F + change) for formula in theory.makespan]
+    for kind in ("makespan", "idle"):
+        proof = prove_theory(replace(theory, makespan=tuple(changed)), kind)
+        assert (proof.status, "the makespan is" in proof.witness[0]) == ("refuted", True)
+    for bound in (theory.program.ranks - theory.program.ranks, theory.program.microbatches + theory.program.depth):
+        assert prove_theory(replace(theory, peak=bound), "peak-activations").status == "refuted"
+
+
+@pytest.mark.parametrize("name", ["1f1b", "dualpipe-paired"])
+def test_legality_is_proved_whatever_is_claimed_of_the_makespan(name):
+    theory = THEORY[name]
+    less = tuple(replace(formula, F=formula.F - 1) for formula in theory.makespan)
+    proof = prove_theory(replace(theory, makespan=less), "legal")
+    assert (proof.status, proof.witness) == ("proved", ())
 
 
 def test_the_conditions_alone_notice_one_less():
@@ -228,10 +258,17 @@ def test_a_mutated_program_is_refuted(program):
 
 
 def test_an_order_that_hangs_is_refuted():
-    swapped = mutated(DUALPIPE, 4, "F1&B0", "B1")
-    proof = prove_theory(replace(THEORY["dualpipe"], program=swapped), "makespan")
-    assert proof.status == "refuted"
-    assert "hang" in proof.witness[0] or "makespan is" in proof.witness[0]
+    swapped = replace(THEORY["dualpipe"], program=mutated(DUALPIPE, 1, "F1", "F0"))
+    for kind in ("makespan", "legal"):
+        proof = prove_theory(swapped, kind)
+        assert (proof.status, "the ranks hang" in proof.witness[0]) == ("refuted", True)
+
+
+def test_an_order_that_is_only_slower_is_legal():
+    swapped = replace(THEORY["dualpipe"], program=mutated(DUALPIPE, 4, "F1&B0", "B1"))
+    assert prove_theory(swapped, "legal").status == "proved"
+    proof = prove_theory(swapped, "makespan")
+    assert (proof.status, "the makespan is" in proof.witness[0]) == ("refuted", True)
 
 
 def test_rays_that_do_not_span_a_region_are_noticed():

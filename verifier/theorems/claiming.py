@@ -33,6 +33,9 @@ _WEIGHTS = (101, 103, 107, 109, 113, 127, 131, 137, 139, 149)
 _FAR, MOST_RAYS = 40, len(_WEIGHTS)
 MOST_SYMBOLS = 4
 """Sizes that an affine function of two of them and a rank takes."""
+_ONE: Costs = (1, 1, 1, 2)
+_NEARLY_ONE: tuple[Costs, ...] = (_ONE, (1001, 1000, 1000, 2001), (1000, 1001, 1000, 2002), (1000, 1000, 1001, 2003))
+"""Costs between which paths of equal length are told apart."""
 _MOST_MICROBATCHES = 200
 """Among which the least is looked for that the sizes allow."""
 
@@ -93,23 +96,25 @@ def theory_of(
     return Theory(program.name, program, settings, formulas, probes, cone, regions, most, parts, said, "its loops")
 
 
-def loosened(theory: Theory) -> Theory:
+def without_costs(theory: Theory) -> Theory:
     """
-    The theory with a makespan that is far too long, for one cost under which every block takes time.
+    The theory about one cost under which every block takes time, with the makespan that is seen there, or one far too long.
 
     A timeline of it shows that no blocks wait in a circle, whatever else is claimed.
 
     Examples
     --------
     >>> from verifier.theorems.theories import THEORIES
-    >>> loosened(THEORIES[0]).makespan[0].F
-    100(M+P)
+    >>> grouped(without_costs(THEORIES[0]).makespan[0])
+    '(M+P-1)(F+I+W)'
     """
-    sizes = affine(0)
-    for name in sorted(theory.program.ranks.symbols | theory.program.microbatches.symbols):
-        sizes += symbols(name)[0]
-    long = Formula(*[100 * sizes] * len(COSTS))
-    return replace(theory, makespan=(long,), regions=(Region("one cost", (), ((1, 1, 1, 2),), (0,)),))
+    analysis = analysis_of(theory.program, theory.settings[0].domain)
+    instances = [Instance(analysis, sizes) for sizes in theory.settings[0].spread]
+    seen = (find_path(analysis, costs, instances) for costs in _NEARLY_ONE)
+    path = next((path for path in seen if path is not None), None)
+    sizes = sum((symbols(name)[0] for name in analysis.sizes), affine(0))
+    formula = Formula(*[100 * sizes] * len(COSTS)) if path is None else length(analysis, path)
+    return replace(theory, makespan=(formula,), regions=(Region("one cost", (), (_ONE,), (0,)),))
 
 
 # ---------------------------------------- sizes and costs

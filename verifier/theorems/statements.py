@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from verifier.theorems import demands, published
-from verifier.theorems.claiming import loosened
+from verifier.theorems.claiming import without_costs
 from verifier.theorems.demands import DEMANDS
 from verifier.theorems.discovery import Instance
 from verifier.theorems.finding import NotFoundError, analysis_of
@@ -176,7 +176,7 @@ def _without_deadlock(theory: Theory, ledger: Ledger) -> None:
     NotFoundError
         If there is none of either kind.
     """
-    for attempt in (*((theory,) if theory.regions else ()), loosened(theory)):
+    for attempt in (*((theory,) if theory.regions else ()), without_costs(theory)):
         own = Ledger(ledger.fresh or attempt is not theory)
         try:
             demands.no_deadlock(attempt, own)
