@@ -9,6 +9,7 @@ from math import lcm
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.color import Color, ColorSystem
 from rich.console import Console
 
 from tests.strategies import schedules
@@ -19,7 +20,7 @@ from verifier.formats import read
 from verifier.model import Block, Limits, Problem, Schedule, Witness, shown
 from verifier.simulate import simulate
 from verifier.verify import Property, verify
-from verifier.views.grid import MAX_BANDS, draw
+from verifier.views.grid import MAX_BANDS, STYLES, STYLES_OF_SIXTEEN, draw
 from verifier.views.terminal import console, print_comparison, print_families, print_report, print_show
 
 
@@ -27,12 +28,10 @@ def lines(simulation, width=120, **options):
     return [line.plain.rstrip() for line in draw(simulation, width, **options).lines]
 
 
-def printed(show, *args, width=120, colour=False):
+def printed(show, *args, width=120, colours=None):
     out = io.StringIO()
-    show(
-        Console(file=out, width=width, force_terminal=colour, color_system="truecolor" if colour else None, highlight=False),
-        *args,
-    )
+    console = Console(file=out, width=width, force_terminal=colours is not None, color_system=colours, highlight=False)
+    show(console, *args)
     return out.getvalue()
 
 
@@ -73,7 +72,7 @@ def test_the_reports_schedule_is_readable_at_every_width(width, bands):
 
 @pytest.mark.parametrize(("width", "bands"), [(200, 1), (120, 2)])
 def test_colours_leave_more_room(width, bands):
-    rows = lines(simulate(build_family("dualpipe", 8, 20)), width, coloured=True)
+    rows = lines(simulate(build_family("dualpipe", 8, 20)), width, styles=STYLES)
     assert max(map(len, rows)) < width
     assert sum(line.startswith("rank 0") for line in rows) == bands
 
@@ -128,6 +127,54 @@ def test_a_stretch_of_time():
     assert draw(simulation, 200, since=Fraction(10**9)).lines == ()
 
 
+def test_a_stretch_is_drawn_at_a_scale_for_what_is_in_it():
+    report = verify(build_family("zbv", 2, 4), CostModel.of(F=1, I=2, W=100), solver="replay")
+    row = "rank 0   0F0 0F1 0F2 3F0 3I0     3W0"
+    assert row in printed(print_show, report, Fraction(0), Fraction(10))
+    whole = printed(print_show, report)
+    assert "0F0" not in whole
+    assert "31 blocks are too short to draw at this scale; a shorter stretch, with --from and --to" in whole
+    assert "too short" not in printed(print_show, report, Fraction(0), Fraction(10))
+
+
+def test_a_short_block_has_a_dash_where_nothing_else_is():
+    simulation = simulate(build_family("1f1b", 2, 2), CostModel.of(F=1, I=2, W=100))
+    assert lines(simulation)[1:3] == ["rank 0   -  B0 B1", "rank 1   B0 B1 ."]
+    assert draw(simulation, 120).hidden == 3
+
+
+def test_a_stretch_within_a_block_is_drawn():
+    text = lines(simulate(build_family("1f1b", 2, 2)), since=Fraction("0.2"), until=Fraction("0.3"))
+    assert text[1].startswith("rank 0   -------")
+
+
+@pytest.mark.parametrize(
+    ("stretch", "said"),
+    [
+        ((Fraction(100), None), "Nothing to draw from 100: what runs does so from 0 to 27."),
+        ((None, Fraction(-1)), "Nothing to draw to -1: what runs does so from 0 to 27."),
+        ((Fraction(50), Fraction(60)), "Nothing to draw from 50 to 60: what runs does so from 0 to 27."),
+    ],
+)
+def test_a_stretch_without_anything_is_said(stretch, said):
+    text = printed(print_show, verify(build_family("1f1b", 2, 8), solver="replay"), *stretch)
+    assert said in text
+    assert "rank 0   " not in text
+
+
+def test_sixteen_colours_tell_all_kinds_and_directions_apart():
+    report = verify(build_family("dualpipe", 4, 8), CostModel.of(), solver="replay")
+    backgrounds = {style.rpartition(" on ")[2] for pair in STYLES_OF_SIXTEEN.values() for style in pair}
+    assert len(backgrounds) == 8
+    seen = set(re.findall(r";(4\d|10\d)m", printed(print_show, report, colours="standard")))
+    assert len(seen) == 8
+
+
+def test_256_colours_tell_all_kinds_and_directions_apart():
+    backgrounds = [Color.parse(style.rpartition(" on ")[2]) for pair in STYLES.values() for style in pair]
+    assert len({colour.downgrade(ColorSystem.EIGHT_BIT).number for colour in backgrounds}) == 8
+
+
 def test_a_long_schedule_is_cut_after_some_bands():
     grid = draw(simulate(build_family("1f1b", 2, 400)), 80)
     assert sum(line.plain.startswith("rank 0") for line in grid.lines) == MAX_BANDS
@@ -150,7 +197,7 @@ def test_a_block_over_the_edge_of_a_band_is_named_once():
 def test_stuck_ranks_are_marked():
     rows = (("0F0", "0B0", "0F1", "0B1"), ("1F1", "1F0", "1B1", "1B0"))
     schedule = Schedule(Problem(((0, 1),), (2,)), tuple(tuple(map(Block.parse, row)) for row in rows))
-    assert lines(simulate(schedule))[1:3] == ["rank 0   F0 ?0B0", "rank 1   ?1F1"]
+    assert lines(simulate(schedule))[1:3] == ["rank 0   F0 ?B0", "rank 1   ?F1"]
 
 
 def test_rulers_name_round_times():
@@ -177,7 +224,7 @@ def test_show_says_when_ranks_are_busy():
 
 
 def test_show_in_colours_marks_kinds_by_colour_and_nothing_else():
-    text = printed(print_show, verify(build_family("dualpipe", 4, 8), solver="replay"), colour=True)
+    text = printed(print_show, verify(build_family("dualpipe", 4, 8), solver="replay"), colours="truecolor")
     assert "48;2;221;154;10" in text
     assert "F0" not in text
     assert "overlapped" in text

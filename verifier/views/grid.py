@@ -8,8 +8,8 @@ written too. What does not fit into the width goes on below, in bands of time.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import islice
 
@@ -19,15 +19,23 @@ from verifier.measures import as_far_as_it_runs
 from verifier.model import Block, Part, Schedule, Timeline, shown
 from verifier.simulate import Simulation
 from verifier.views.labels import round_step
-from verifier.views.palette import COLOURS, tones
+from verifier.views.palette import COLOURS, SIXTEEN, tones
 
 MAX_BANDS = 12
 """Bands that are drawn unless a stretch of time is asked for."""
 
-STYLES = {kind: (f"black on {light}", f"white on {dark}") for kind, (light, dark) in COLOURS.items()}
+Styles = Mapping[str, tuple[str, str]]
 """Per kind: direction 0 or a rank's first stage; direction 1 or its second stage."""
 
-_STUCK = "bold white on #cc0000"
+STYLES: Styles = {kind: (f"black on {light}", f"white on {dark}") for kind, (light, dark) in COLOURS.items()}
+STYLES_OF_SIXTEEN: Styles = {
+    kind: (f"black on {light}", f"{'white' if kind in 'IW' else 'black'} on {dark}") for kind, (light, dark) in SIXTEEN.items()
+}
+
+LEAST = 20
+"""Columns of the shortest stretch of time that is asked for."""
+
+_STUCK = "bold white on red"
 
 
 @dataclass(frozen=True)
@@ -37,19 +45,25 @@ class Grid:
 
     Attributes
     ----------
+    end
+        When the last block ends.
     until
         The time that the lines reach, where that is not the end.
+    hidden
+        Blocks within the lines that are shorter than a column and have none of their own.
     """
 
     lines: tuple[Text, ...]
+    end: Fraction
     until: Fraction | None = None
+    hidden: int = 0
 
 
 def draw(
     simulation: Simulation,
     width: int,
     *,
-    coloured: bool = False,
+    styles: Styles | None = None,
     dot: str = ".",
     since: Fraction | None = None,
     until: Fraction | None = None,
@@ -61,12 +75,13 @@ def draw(
     ----------
     width
         Columns of the terminal.
-    coloured
-        Whether colours tell the kinds apart; else they are written.
+    styles
+        Colours that tell the kinds apart; None where they are written.
     dot
         What idle time is filled with.
     since, until
-        The stretch of time to draw, in the unit of the costs; all of it, up to :data:`MAX_BANDS`, unless given.
+        The stretch of time to draw, in the unit of the costs, at a scale for the blocks in it; all of it, up to
+        :data:`MAX_BANDS`, unless given.
 
     Notes
     -----
@@ -86,8 +101,8 @@ def draw(
     run, stuck = as_far_as_it_runs(simulation)
     timeline = run.timeline
     assert timeline is not None, "what comes before the first blocked blocks does not wait for them"
-    axis = _axis(timeline, coloured)
-    rows = [_row(timeline, axis, rank, coloured) for rank in range(len(timeline.start))]
+    axis = _axis(timeline, styles is not None, since, until)
+    rows = [_row(timeline, axis, rank, styles) for rank in range(len(timeline.start))]
     if stuck:
         rows = [row + _mark(row, timeline.schedule, stuck[rank], rank) for rank, row in enumerate(rows)]
     end = max((row[-1].end for row in rows if row), default=0)
@@ -105,7 +120,8 @@ def draw(
             lines.append(_append(line, row, begin, stop, min(stop, idle_until), axis.dots(dot)))
         lines.append(Text())
     reaches = bands[-1][1] if bands else last
-    return Grid(tuple(lines), axis.time(reaches) if reaches < end else None)
+    hidden = sum(cell.hidden and first <= cell.begin < reaches for row in rows for cell in row)
+    return Grid(tuple(lines), timeline.makespan, axis.time(reaches) if reaches < end else None, hidden)
 
 
 # ---------------------------------------- time and columns
@@ -146,18 +162,22 @@ class _Axis:
         return dot.ljust(max(2, int(self.columns_per_unit / self.ticks_per_unit)))
 
 
-def _axis(timeline: Timeline, coloured: bool) -> _Axis:
+def _axis(timeline: Timeline, coloured: bool, since: Fraction | None, until: Fraction | None) -> _Axis:
     """The scale at which the usual blocks hold their labels; blocks below a quarter of the mean are no reason to widen all."""
-    schedule = timeline.schedule
-    needs = {
-        (_width(_labels(schedule, block, coloured)), span)
-        for row, spans in zip(schedule.order, timeline.duration, strict=True)
-        for block, span in zip(row, spans, strict=True)
-    }
-    total = sum(map(sum, timeline.duration))
-    count = sum(map(len, timeline.duration))
+    schedule, unit = timeline.schedule, timeline.ticks_per_unit
+    first = Fraction(since or 0) * unit
+    last = Fraction(timeline.makespan_ticks) if until is None else until * unit
+    needs, total, count = set(), Fraction(0), 0
+    for row, starts, spans in zip(schedule.order, timeline.start, timeline.duration, strict=True):
+        for block, start, span in zip(row, starts, spans, strict=True):
+            inside = min(Fraction(start + span), last) - max(Fraction(start), first)
+            if inside >= 0:
+                needs.add((_width(_labels(schedule, block, coloured)), span))
+                total, count = total + inside, count + 1
     rate = max((Fraction(need, span) for need, span in needs if span * count * 4 >= total > 0), default=Fraction(1))
-    return _Axis(rate * timeline.ticks_per_unit, timeline.ticks_per_unit, timeline.makespan)
+    if until is not None and last > first:
+        rate = max(rate, LEAST / (last - first))
+    return _Axis(rate * unit, unit, timeline.makespan)
 
 
 def _bands(rows: Sequence[Sequence[_Cell]], first: int, last: int, width: int) -> Iterator[tuple[int, int]]:
@@ -180,27 +200,36 @@ def _bands(rows: Sequence[Sequence[_Cell]], first: int, last: int, width: int) -
 
 @dataclass(frozen=True)
 class _Cell:
-    """A block in columns; a label and a style for each of its parts."""
+    """A block in columns; a label and a style for each of its parts; whether it takes time, and less than a column."""
 
     begin: int
     end: int
     labels: tuple[str, ...]
     styles: tuple[str, ...]
+    hidden: bool = False
 
 
-def _row(timeline: Timeline, axis: _Axis, rank: int, coloured: bool) -> tuple[_Cell, ...]:
+def _row(timeline: Timeline, axis: _Axis, rank: int, styles: Styles | None) -> tuple[_Cell, ...]:
     """The cells of one rank."""
     schedule = timeline.schedule
     tone = tones(schedule.problem.stages_on(rank))
-    return tuple(
+    cells = [
         _Cell(
-            axis.column_at(start),
-            axis.column_at(start + span),
-            _labels(schedule, block, coloured),
-            tuple(STYLES[part.kind][tone.get(part[1:3], 0)] for part in block.parts) if coloured else ("",) * len(block.parts),
+            begin := axis.column_at(start),
+            end := axis.column_at(start + span),
+            _labels(schedule, block, styles is not None),
+            tuple(styles[part.kind][tone.get(part[1:3], 0)] if styles else "" for part in block.parts),
+            hidden=span > 0 and begin == end,
         )
         for block, start, span in zip(schedule.order[rank], timeline.start[rank], timeline.duration[rank], strict=True)
-    )
+    ]
+    behind = [*(cell.begin for cell in cells[1:]), axis.column_at(timeline.makespan_ticks)]
+    return tuple(_in_sight(cell, free) for cell, free in zip(cells, behind, strict=False))
+
+
+def _in_sight(cell: _Cell, free: int) -> _Cell:
+    """A block shorter than a column takes that column where nothing else does."""
+    return replace(cell, end=cell.begin + 1, hidden=False) if cell.hidden and free > cell.begin else cell
 
 
 def _mark(row: Sequence[_Cell], schedule: Schedule, block: Block | None, rank: int) -> tuple[_Cell, ...]:
@@ -208,7 +237,7 @@ def _mark(row: Sequence[_Cell], schedule: Schedule, block: Block | None, rank: i
     if block is None:
         return ()
     begin = row[-1].end if row else 0
-    label = f"?{schedule.text(block)}"
+    label = f"?{''.join(_labels(schedule, block, coloured=False))}"
     return (_Cell(begin, begin + len(label) + 1, (label,), (_STUCK,)),)
 
 

@@ -15,6 +15,14 @@ COLOURS = {
 }
 """Per kind: of direction 0 or a rank's first stage, with black text; of direction 1 or its second stage, with white text."""
 
+SIXTEEN = {
+    "F": ("bright_yellow", "yellow"),
+    "B": ("bright_green", "green"),
+    "I": ("bright_blue", "blue"),
+    "W": ("bright_magenta", "magenta"),
+}
+"""The same for terminals of sixteen colours, the nearest of which would be the same for several of the above."""
+
 MEANING = {"F": "forward", "B": "full backward", "I": "backward for the input", "W": "backward for the weights"}
 """What the kinds are called in legends, in the order in which these list them."""
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ from rich.text import Text
 from verifier.formats.source import one_line
 from verifier.measures import Window, all_busy, steady, whole
 from verifier.model import Timeline, shown
-from verifier.views.grid import STYLES, draw
+from verifier.views.grid import STYLES, STYLES_OF_SIXTEEN, Grid, Styles, draw
 from verifier.views.labels import costs_text, share_text, terms_text
 from verifier.views.palette import MEANING
 
@@ -74,24 +74,25 @@ def print_show(out: Console, report: Report, since: Fraction | None = None, unti
     1f1b P=2 M=2 ...
     """
     simulation = report.simulation
-    coloured = out.is_terminal and not out.no_color and out.color_system is not None
+    styles = _styles(out)
     out.print(_title(simulation.schedule.name, report))
     grid = draw(
         simulation,
         out.width,
-        coloured=coloured,
+        styles=styles,
         dot="." if out.options.ascii_only else "\N{MIDDLE DOT}",
         since=since,
         until=until,
     )
     out.print()
     for line in grid.lines:
-        if not coloured:
+        if styles is None:
             line.rstrip()
         out.print(line, soft_wrap=True)
-    out.print(_legend(simulation, coloured), soft_wrap=True)
-    if grid.until is not None and until is None:
-        out.print(f"Drawn up to {shown(grid.until)}; --from {shown(grid.until)} shows what follows.", style="dim")
+    if grid.lines:
+        out.print(_legend(simulation, styles), soft_wrap=True)
+    for remark in _remarks(grid, since, until):
+        out.print(remark, style="dim", soft_wrap=True)
     out.print()
     if simulation.timeline is None:
         _print_headed(out, "no timeline exists: ", str(simulation.circle), "bold red")
@@ -104,6 +105,25 @@ def print_show(out: Console, report: Report, since: Fraction | None = None, unti
     _print_notes(out, report.notes)
 
 
+def _styles(out: Console) -> Styles | None:
+    """The colours of the terminal; None where none are seen."""
+    if not out.is_terminal or out.no_color or out.color_system is None:
+        return None
+    return STYLES if out.color_system in ("256", "truecolor") else STYLES_OF_SIXTEEN
+
+
+def _remarks(grid: Grid, since: Fraction | None, until: Fraction | None) -> Iterator[str]:
+    """What is not drawn."""
+    if not grid.lines:
+        stretch = "".join(f" {word} {shown(time)}" for word, time in (("from", since), ("to", until)) if time is not None)
+        yield f"Nothing to draw{stretch}: what runs does so from 0 to {shown(grid.end)}."
+    elif grid.until is not None and until is None:
+        yield f"Drawn up to {shown(grid.until)}; --from {shown(grid.until)} shows what follows."
+    if grid.hidden:
+        blocks = "One block is" if grid.hidden == 1 else f"{grid.hidden} blocks are"
+        yield f"{blocks} too short to draw at this scale; a shorter stretch, with --from and --to, is drawn at a larger one."
+
+
 def _title(name: str, report: Report) -> Text:
     """What is shown, and the costs it is shown under."""
     return Text.assemble((_name(name), "bold"), (f"   {costs_text(report.costs)}", "dim"))
@@ -114,24 +134,24 @@ def _name(name: str) -> str:
     return one_line(name, 100) or "schedule"
 
 
-def _legend(simulation: Simulation, coloured: bool) -> Text:
+def _legend(simulation: Simulation, styles: Styles | None) -> Text:
     """What the cells say, of those kinds that occur."""
     kinds = {part.kind for row in simulation.schedule.order for block in row for part in block.parts}
     line = Text()
     for kind in (kind for kind in MEANING if kind in kinds):
-        if coloured:
-            line.append(" 0 ", STYLES[kind][0]).append(" 0 ", STYLES[kind][1]).append(f" {MEANING[kind]}   ")
+        if styles:
+            line.append(" 0 ", styles[kind][0]).append(" 0 ", styles[kind][1]).append(f" {MEANING[kind]}   ")
         else:
             line.append(f"{kind} {MEANING[kind]}, ")
     problem = simulation.schedule.problem
     if problem.directions > 1:
-        line.append("dark direction 1   " if coloured else "' direction 1, ")
+        line.append("dark direction 1   " if styles else "' direction 1, ")
     elif problem.stages > problem.ranks:
-        line.append("dark second stage   " if coloured else "stage before the kind, ")
+        line.append("dark second stage   " if styles else "stage before the kind, ")
     if any(simulation.overlapped):
-        line.append("& overlapped" + ("   " if coloured else ", "))
+        line.append("& overlapped" + ("   " if styles else ", "))
     line.append("dots idle")
-    line.stylize("dim") if not coloured else None
+    line.stylize("dim") if not styles else None
     return line
 
 
