@@ -48,6 +48,20 @@ def test_symmetry_can_lose_where_pairs_are_short():
     assert synthesis_smt.ask(replace(question, mirrored=True, horizon=28)).status == "sat"
 
 
+@pytest.mark.parametrize(
+    ("problem", "prices", "cap", "least"),
+    [
+        (bidirectional(2, 8), {"F": 4, "I": 4, "W": 4, "FB": 10, "hop": 1}, 4, 87),
+        pytest.param(bidirectional(4), {}, 2, 32, marks=pytest.mark.deep),
+    ],
+)
+def test_symmetry_can_lose_where_pairs_are_long_too(problem, prices, cap, least):
+    """With a hop, as both directions need a link at the same times; and where memory is short."""
+    question = Question(problem, CostModel.of(**prices), Limits(cap), least)
+    assert cpsat.ask(question, seconds=120).status == "sat"
+    assert cpsat.ask(replace(question, mirrored=True), seconds=120).status == "unsat"
+
+
 def test_pairs_of_one_direction_can_win():
     question = Question(bidirectional(4), CostModel.of(**COLUMNS[2]), Limits(4), 48, mirrored=True)
     assert cpsat.ask(question).status == "unsat"
