@@ -28,8 +28,8 @@ from verifier.theorems.periodic import candidates, insert_kernels
 from verifier.theorems.proof import PROVED
 from verifier.verify import verify
 
-SECONDS = {2: (60.0, 150.0), 4: (20.0, 40.0), 8: (20.0, 40.0)}
-"""Per multiple of the ranks: seconds for one cell, and for a bidirectional one of more than :data:`MANY` stages."""
+SECONDS = {2: (60.0, 120.0), 4: (15.0, 30.0), 8: (15.0, 30.0)}
+"""Per multiple of the ranks: seconds for one cell, and for a bidirectional one of more than :data:`MANY` ranks."""
 MANY = 16
 NO_SEARCH = 0.1
 """Seconds in which nothing is searched for: what is known is replayed, whatever that takes."""
@@ -90,6 +90,8 @@ def seconds(cell: Cell, folder: Path) -> float:
     """How long a cell may be searched for; not at all where it is a bidirectional one, folded, which no hop tells apart."""
     if cell.unfolded and path(cell.unfolded, folder).exists() and not cell.costs.hop:
         return 0.0
+    if cell.placement == "v" and not cell.unfolded:
+        return SECONDS[cell.multiple][0] / 2
     return SECONDS[cell.multiple][cell.placement == "bidirectional" and cell.ranks > MANY]
 
 
