@@ -125,6 +125,11 @@ def _faults(schedule: Schedule, part: Part, rank: int, seen: Mapping[Op, tuple[i
             yield name, fault
 
 
+def _there_are(count: int, thing: str, ending: str = "s") -> str:
+    """How many of a thing there are."""
+    return f"there is 1 {thing}" if count == 1 else f"there are {count} {thing}{ending}"
+
+
 def _misplaced(schedule: Schedule, op: Op, rank: int, before: tuple[int, int] | None, name: str = "") -> str:
     """What is wrong with an op, by the name given, at this place: out of range, on another's rank, or there already."""
     problem = schedule.problem
@@ -132,9 +137,9 @@ def _misplaced(schedule: Schedule, op: Op, rank: int, before: tuple[int, int] | 
         if op.direction >= problem.directions:
             return f"{name} belongs to a second direction; the placement has one"
         if op.stage >= problem.stages:
-            return f"{name}: stage {op.stage} is out of range; there are {problem.stages} stages"
+            return f"{name}: stage {op.stage} is out of range; {_there_are(problem.stages, 'stage')}"
         return f"{name}: micro-batch {schedule.microbatch_name(op.direction, op.microbatch)} is out of range; " + (
-            f"there are {problem.microbatches[op.direction]} micro-batches"
+            _there_are(problem.microbatches[op.direction], "micro-batch", "es")
             + (f" in direction {op.direction}" if problem.directions > 1 else "")
         )
     if problem.placement[op.direction][op.stage] != rank:
