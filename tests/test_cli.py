@@ -144,7 +144,7 @@ def test_show_a_stretch_of_time():
 def test_show_of_an_order_that_hangs(tmp_path):
     path = tmp_path / "hang.csv"
     path.write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n")
-    assert "?1F1" in result("show", path, code=1)
+    assert "?F1" in result("show", path, code=1)
     assert json.loads(result("show", path, "--json", code=1))["makespan"] is None
 
 

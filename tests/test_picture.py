@@ -180,6 +180,7 @@ def test_themes_differ_in_what_surrounds_the_blocks():
     light, dark = (fills(root(judged("1f1b", 2, 2), theme=theme)) for theme in ("light", "dark"))
     assert light[0] == THEMES["light"]["paper"]
     assert dark[0] == THEMES["dark"]["paper"]
+    # Four blocks, and one colour in the legend.
     assert light[1:].count(COLOURS["F"][0]) == dark[1:].count(COLOURS["F"][0]) == 5
 
 
@@ -194,6 +195,39 @@ def test_names_stay_text(name, form):
         if len(name) < 50 and name.isprintable():
             assert name in texts(tree)
         assert max(map(len, texts(tree))) < 130
+
+
+def test_a_long_name_ends_before_the_edge():
+    for name in ("x" * 300, "排" * 300):
+        drawn = root(named(judged("1f1b", 2, 4), name))
+        (title,) = [text for text in texts(drawn) if text.startswith(name[0] * 10)]
+        assert title.endswith("...")
+        letters = sum(2 if letter == "排" else 1 for letter in title)
+        assert 54 + letters * 11 * 0.72 < float(drawn.get("viewBox").split()[2])
+
+
+def test_long_costs_are_written_on_several_lines():
+    costs = CostModel.of(F=[1, 2] * 6, I=[2, 3] * 6, W=[1, 3] * 6, FB=9, hop="1/2")
+    report = verify(build_family("1f1b", 12, 2), costs, solver="replay")
+    words = " ".join(texts(root(report)))
+    assert "hop=1/2" in words
+    assert "..." not in words
+    drawn = root(report)
+    right = float(drawn.get("viewBox").split()[2])
+    assert all(box[2] <= right for box in boxes(drawn))
+
+
+def test_legends_show_the_second_colour_where_it_occurs():
+    dark = COLOURS["F"][1]
+    assert dark not in fills(root(judged("gpipe", 4, 8)))
+    assert dark in fills(root(judged("dualpipev", 2, 4)))
+
+
+def test_outlines_fade_with_their_blocks():
+    """Full outlines around blocks of a point would cover half of them."""
+    drawn = root(judged("1f1b", 16, 256))
+    widths = {float(style(path)["stroke-width"]) for path in drawn.iter(f"{SVG}path") if style(path).get("stroke-width")}
+    assert min(widths) < 0.4
 
 
 def test_where_ranks_hang_the_picture_says_so():

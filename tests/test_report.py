@@ -6,9 +6,11 @@ from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
+from tempfile import NamedTemporaryFile
 
 import pytest
 
+from verifier.commands import drawing
 from verifier.costs import CostModel
 from verifier.families import build_family
 from verifier.gaps import gaps
@@ -103,6 +105,34 @@ def test_a_refuted_order_is_drawn_as_far_as_it_runs():
     assert found["gaps"] == [[], []]
     assert found["problems"][0].startswith("refuted (dependencies): 2 blocks wait in a circle")
     assert found["numbers"].startswith("no timeline exists")
+
+
+def test_where_ranks_hang_the_table_has_no_empty_columns():
+    rows = (("0F0", "0B0", "0F1", "0B1"), ("1F1", "1F0", "1B1", "1B0"))
+    schedule = Schedule(Problem(((0, 1),), (2,)), tuple(tuple(map(Block.parse, row)) for row in rows))
+    found = data(page([verify(schedule, solver="replay")]))["schedules"][0]
+    assert found["columns"] == ["rank", "peak activations", "weight copies", "overlapped"]
+    assert found["rows"][0] == ["0", "1", "1", "0"]
+
+
+def test_one_of_a_thing_is_no_plural():
+    assert "1 rank, 1 micro-batch;" in data(page([judged("1f1b", 1, 1)]))["schedules"][0]["numbers"]
+
+
+def test_the_page_is_judged_as_verify_judges():
+    written = drawing.page(["1f1b"], None, None, {"ranks": 2, "microbatches": 4})
+    found = {row[0]: row[2] for row in data(written)["schedules"][0]["properties"]}
+    assert found["dependencies"] == "replay and Z3"
+
+
+def test_unequal_terms_are_said():
+    for sizes, unequal in ((("4", "8"), False), (("4", "12"), True)):
+        spec = f"[schedule]\nfamily = '1f1b'\nranks = {sizes[0]}\nmicrobatches = {sizes[1]}\n"
+        with NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write(spec)
+            file.flush()
+            written = drawing.page(["dualpipe", file.name], None, None, {"ranks": 4, "microbatches": 8})
+        assert ("not all have the same ranks and micro-batches" in data(written)["note"]) == unequal
 
 
 def test_a_block_on_a_foreign_rank_is_drawn():

@@ -1,18 +1,21 @@
 """What people see: the grid against the timeline, colours only where they are seen, tables with the right numbers."""
 
 import io
+import json
 import re
 from dataclasses import replace
 from fractions import Fraction
 from math import lcm
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.color import Color, ColorSystem
 from rich.console import Console
 
 from tests.strategies import schedules
+from verifier.cli import main
 from verifier.compare import Refusal, compare
 from verifier.costs import CostModel
 from verifier.families import FAMILIES, build_family
@@ -330,3 +333,30 @@ def test_width_of_a_pipe(monkeypatch):
 def test_numbers_for_people_are_exact(value):
     assert Fraction(shown(value)) == value
     assert ("/" in shown(value)) == (lcm(10_000, value.denominator) != 10_000)
+
+
+# --------------------------------------------------------------------------------------------------------- show --json
+
+
+def test_show_json_carries_the_timeline_when_asked():
+    words = ["show", "1f1b", "-P", "2", "-M", "2", "--costs", "F=1/2,hop=1/3", "--json"]
+    found = json.loads(CliRunner().invoke(main, [*words, "--timeline"]).output)
+    assert found["order"][1] == ["1F0", "1B0", "1F1", "1B1"]
+    assert found["start"][1] == ["5/6", "4/3", "10/3", "23/6"]
+    assert found["end"][1] == ["4/3", "10/3", "23/6", "35/6"]
+    assert "start" not in json.loads(CliRunner().invoke(main, words).output)
+    assert CliRunner().invoke(main, [*words[:-1], "--timeline"]).exit_code == 2
+
+
+def test_show_json_has_no_times_where_ranks_hang(tmp_path):
+    file = tmp_path / "stuck.csv"
+    file.write_text("0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n")
+    found = json.loads(CliRunner().invoke(main, ["show", str(file), "--json", "--timeline"]).output)
+    assert (found["start"], found["end"], found["order"][0][1]) == (None, None, "0B0")
+
+
+def test_legends_show_the_second_colour_where_it_occurs():
+    dark = STYLES["F"][1]
+    background = "48;2;" + ";".join(str(int(dark.rpartition("#")[2][at : at + 2], 16)) for at in (0, 2, 4))
+    assert background not in printed(print_show, verify(build_family("1f1b", 2, 4), solver="replay"), colours="truecolor")
+    assert background in printed(print_show, verify(build_family("zbv", 2, 4), solver="replay"), colours="truecolor")

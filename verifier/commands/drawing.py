@@ -28,14 +28,14 @@ def picture(source: Source, form: str, theme: str, memory: bool) -> bytes:
 
 
 def page(sources: Sequence[str], costs: str | None, per: str | None, given: dict[str, Any]) -> str:
-    """The report page of one source as it is, or of several on equal terms."""
+    """The report page of one source as it is, or of several on equal terms; judged as ``verify`` does."""
     from verifier.sources import judged_under, open_source, verdict
     from verifier.views.report import page as write
 
     if len(sources) == 1:
         if per is not None:
             raise ScheduleError("html: --per says how several sources are compared; there is one")
-        return write([verdict(judged_under(open_source(sources[0], **given), costs=costs), solver="replay")])
+        return write([verdict(judged_under(open_source(sources[0], **given), costs=costs))])
     return write(*_compared(sources, costs, per or "model", given))
 
 
@@ -45,7 +45,7 @@ def _compared(sources: Sequence[str], costs: str | None, per: str, given: dict[s
     from verifier.costs import CostModel
     from verifier.sources import fitting, open_source, verdict
     from verifier.specs import read_costs
-    from verifier.views.labels import terms_text
+    from verifier.views.labels import UNEQUAL, are_unequal, terms_text
 
     model = read_costs(costs) if costs is not None else CostModel.of()
     reports = []
@@ -55,5 +55,6 @@ def _compared(sources: Sequence[str], costs: str | None, per: str, given: dict[s
         notes = source.notes if source.costs in (None, model) else (*source.notes, "its own costs are not used here")
         # Limits, claims and times of a source are about its own costs and stages.
         subject = replace(source, costs=used, limits=None, claims={}, start=None, notes=notes)
-        reports.append(verdict(subject, solver="replay"))
-    return reports, terms_text(model, per)
+        reports.append(verdict(subject))
+    unequal = are_unequal(report.schedule.problem for report in reports)
+    return reports, terms_text(model, per) + (f" Note: {UNEQUAL}." if unequal else "")

@@ -5,6 +5,7 @@ The commands that look at schedules and judge them: ``families``, ``show``, ``ve
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,11 +25,11 @@ from verifier.model import ScheduleError, exact, plain
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from fractions import Fraction
 
     from verifier.compare import Refusal, Row
     from verifier.costs import CostModel
     from verifier.families import Family
+    from verifier.simulate import Simulation
 
 MODELS = ("tagged", "ordered", "pair", "rank", "batched", "blocking")
 """As in ``verifier.messages``, named here so that the help text needs no import; a test keeps them equal."""
@@ -68,11 +69,24 @@ def _family_json(family: Family) -> dict[str, object]:
 @costs_option
 @click.option("--from", "since", metavar="TIME", help="Draw the ranks from this time on.")
 @click.option("--to", "until", metavar="TIME", help="Draw the ranks up to this time.")
+@click.option(
+    "--timeline", "with_times", is_flag=True, help="With --json: every rank's order, and start and end of each block."
+)
 @json_option
-def show(source: str, costs: str | None, since: str | None, until: str | None, as_json: bool, **given: Any) -> int:
+def show(
+    source: str,
+    costs: str | None,
+    since: str | None,
+    until: str | None,
+    with_times: bool,
+    as_json: bool,
+    **given: Any,
+) -> int:
     """What every rank does when; makespan, idle time, peaks."""
     from verifier.sources import judged_under, open_source, verdict
 
+    if with_times and not as_json:
+        raise ScheduleError("--timeline: says what --json writes; without it the timeline is drawn")
     subject = judged_under(open_source(source, **given), costs=costs)
     report = verdict(replace(subject, limits=None, claims={}, program=None), solver="replay")
     if as_json:
@@ -83,7 +97,8 @@ def show(source: str, costs: str | None, since: str | None, until: str | None, a
         said = (
             {"status": "refuted", "properties": replace(report, properties=refuted).as_json()["properties"]} if refuted else {}
         )
-        print_json({**said, **numbers(report.simulation), **windows_json(report.simulation.timeline)})
+        times = _times_json(report.simulation) if with_times else {}
+        print_json({**said, **numbers(report.simulation), **windows_json(report.simulation.timeline), **times})
     else:
         from verifier.views.terminal import console, print_show
 
@@ -92,6 +107,20 @@ def show(source: str, costs: str | None, since: str | None, until: str | None, a
             raise ScheduleError(f"--from {since} --to {until}: expected a stretch of time that is not empty")
         print_show(console(), report, *stretch)
     return DONE if report.simulation.timeline else REFUTED
+
+
+def _times_json(simulation: Simulation) -> dict[str, object]:
+    """The order as schedule files carry it, and in the same shape when each block starts and ends."""
+    timeline, order = simulation.timeline, [list(map(str, row)) for row in simulation.schedule.order]
+    if timeline is None:
+        return {"order": order, "start": None, "end": None}
+    unit = timeline.ticks_per_unit
+    rows = list(zip(timeline.start, timeline.duration, strict=True))
+    return {
+        "order": order,
+        "start": [[plain(Fraction(tick, unit)) for tick in starts] for starts, _ in rows],
+        "end": [[plain(Fraction(tick + span, unit)) for tick, span in zip(*row, strict=True)] for row in rows],
+    }
 
 
 @click.command(

@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from fractions import Fraction
 
 from verifier.costs import CostModel
-from verifier.model import plain, shown
+from verifier.model import Problem, plain, shown
 
 
-def costs_text(costs: CostModel) -> str:
+def costs_text(costs: CostModel, pairs: bool = True) -> str:
     """
-    The costs as ``--costs`` takes them, and of uneven stages what a pair takes as a share of its two parts.
+    The costs as ``--costs`` takes them; of a pair on uneven stages, what it takes of its own two parts where that is a share.
 
+    Parameters
+    ----------
+    pairs
+        Whether there are any; else nothing needs to be said of them.
+
+    Examples
+    --------
     >>> costs_text(CostModel.of(F=1, FB="5/2"))
     'F=1,I=1,W=1,B=2,FB=5/2'
     >>> costs_text(CostModel.of(F=[1, 2], FB="21/6"))
-    'F=[1,2],I=1,W=1,B=2,FB=7/2 (a pair takes 1 of its F + B)'
+    'F=[1,2],I=1,W=1,B=2,FB=F+B'
+    >>> costs_text(CostModel.of(F=[1, 2], FB=3))
+    'F=[1,2],I=1,W=1,B=2,FB=3 (each pair 6/7 of its own F + B)'
     """
     words = []
     for key, value in costs.as_written().items():
-        share = costs.share_of_parts(key)
-        words.append(
-            f"{key}={_written(value)}" + (f" (a pair takes {shown(share)} of its {key[0]} + {key[1]})" if share else "")
-        )
+        share = costs.share_of_parts(key) if pairs else None
+        if share == 1:
+            words.append(f"{key}={key[0]}+{key[1]}")
+        else:
+            remark = f" (each pair {shown(share)} of its own {key[0]} + {key[1]})" if share else ""
+            words.append(f"{key}={_written(value)}{remark}")
     return ",".join(words)
 
 
@@ -57,6 +69,19 @@ def terms_text(costs: CostModel, per: str) -> str:
         "Idle, activations and weights of the worst rank, overlapped pairs of all ranks.\n"
         f"Costs {costs_text(costs)}{units[per]}."
     )
+
+
+UNEQUAL = "not all have the same ranks and micro-batches, so the terms are not equal"
+
+
+def are_unequal(problems: Iterable[Problem]) -> bool:
+    """
+    Whether :data:`UNEQUAL` has to be said of several problems.
+
+    >>> are_unequal([Problem(((0, 1),), (4,)), Problem(((0, 1), (1, 0)), (2, 2))])
+    False
+    """
+    return len({(problem.ranks, problem.total_microbatches) for problem in problems}) > 1
 
 
 def round_step(least: Fraction) -> Fraction:

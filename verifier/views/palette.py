@@ -7,6 +7,8 @@ for so that any two of the eight stay apart for people who see all colours and f
 
 from __future__ import annotations
 
+from verifier.model import Problem
+
 COLOURS = {
     "F": ("#dd9a0a", "#6f3d00"),
     "B": ("#74e39a", "#2b7d66"),
@@ -62,6 +64,17 @@ THEMES = {
 
 RAMP = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """From the first stage to the last: ever lighter, so that the order is seen without colours too (the scale viridis)."""
+
+
+def shades(problem: Problem) -> int:
+    """
+    How many colours of each pair a schedule's blocks have: two where a rank holds more than one (direction, stage).
+
+    >>> from verifier.model import Problem
+    >>> shades(Problem(((0, 1),), (4,))), shades(Problem(((0, 1, 1, 0),), (4,)))
+    (1, 2)
+    """
+    return 2 if any(len(problem.stages_on(rank)) > 1 for rank in range(problem.ranks)) else 1
 
 
 def tones(homes: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], int]:

@@ -13,12 +13,11 @@ from fractions import Fraction
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from verifier.formats.source import one_line
 from verifier.gaps import gaps
 from verifier.model import Part, Schedule, ScheduleError, shown
 from verifier.verify import Report
-from verifier.views.labels import costs_text, round_step, share_text
-from verifier.views.palette import COLOURS, THEMES, tones
+from verifier.views.labels import round_step
+from verifier.views.palette import COLOURS, THEMES, shades, tones
 from verifier.views.sheet import (
     LEFT,
     LETTER,
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FORMATS = ("svg", "png", "pdf")
+FRAMED = 4.0
+"""Points of the narrowest block with a frame of full width."""
 MOST = 300_000
 """Blocks of the largest picture: it takes half a minute, and shows little more than stripes."""
 
@@ -49,6 +50,20 @@ SETTINGS: dict[Any, Any] = {
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "hatch.linewidth": 0.5,
 }
+FALLBACK = (
+    "Noto Sans CJK SC",
+    "Noto Sans CJK JP",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "Droid Sans Fallback",
+    "PingFang SC",
+    "Microsoft YaHei",
+    "Arial Unicode MS",
+    "Noto Emoji",
+    "Symbola",
+)
+"""Fonts for letters that the usual ones lack; those that are installed are used where letters become shapes."""
 METADATA: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "verifier"},
     "pdf": {"CreationDate": None, "Creator": "verifier", "Producer": "matplotlib"},
@@ -99,12 +114,22 @@ def picture(report: Report, form: str = "svg", *, theme: str = "light", memory: 
         warnings.simplefilter("ignore", UserWarning)
         mpl.rcdefaults()
         mpl.rcParams.update(SETTINGS)
+        if form != "svg" and not sheet.name.isascii():
+            mpl.rcParams["font.family"] = ["sans-serif", *_installed()]
         figure = Figure(figsize=(sheet.width, sheet.height), dpi=150)
         axes = figure.add_axes((0, 0, 1, 1), xlim=(0, sheet.width), ylim=(0, sheet.height))
         axes.axis("off")
         _Pen(axes, colours).draw(sheet)
         figure.savefig(out, format=form, metadata={"Title": sheet.name, **METADATA[form]}, facecolor=colours["paper"])
     return out.getvalue()
+
+
+def _installed() -> list[str]:
+    """Those of :data:`FALLBACK` that this machine has; a name that it lacks would be warned of."""
+    from matplotlib.font_manager import fontManager
+
+    known = set(fontManager.get_font_names())
+    return [name for name in FALLBACK if name in known]
 
 
 def refuse_too_large(schedule: Schedule, form: str) -> None:
@@ -167,14 +192,10 @@ class _Pen:
     # ------------------------------------------------------------------------------------------------ what is drawn
 
     def _title(self, sheet: Sheet) -> None:
-        top, report, timeline = sheet.height, sheet.report, sheet.timeline
-        self._text(LEFT, top - 0.24, sheet.name, 11, "ink", weight="bold")
-        times = f"makespan {shown(timeline.makespan)}, bubble {share_text(timeline.bubble_ratio)}"
-        if sheet.stuck:
-            times = "no timeline exists"
-        self._text(LEFT, top - 0.5, one_line(f"{times}; costs {costs_text(report.costs)}", sheet.room), 8, "muted")
-        for index, line in enumerate(sheet.refuted, 1):
-            self._text(LEFT, top - 0.5 - index * LINE, line, 8, "critical")
+        self._text(LEFT, sheet.height - 0.24, sheet.name, 11, "ink", weight="bold")
+        lines = [*((line, "muted") for line in sheet.facts), *((line, "critical") for line in sheet.refuted)]
+        for index, (line, colour) in enumerate(lines):
+            self._text(LEFT, sheet.height - 0.5 - index * LINE, line, 8, colour)
 
     def _axis(self, sheet: Sheet) -> None:
         """Times at round distances below the last rank."""
@@ -200,9 +221,8 @@ class _Pen:
             each = (right - left) / len(parts)
             for index, (part, number) in enumerate(zip(parts, numbers(schedule, block), strict=True)):
                 self._part(part, tone.get(part[1:3], 0), left + index * each, bottom, each, sheet.block, number)
-            frame = self._frame(len(parts) == 2)
-            if (right - left) * 72 >= 2.5 * frame.width:
-                # A frame must not hide what is in it.
+            frame = self._frame(len(parts) == 2, (right - left) * 72)
+            if frame.width:
                 self._rectangle(frame, left, bottom, right, bottom + sheet.block)
 
     def _part(self, part: Part, tone: int, left: float, bottom: float, width: float, height: float, number: str) -> None:
@@ -245,18 +265,19 @@ class _Pen:
         for index, line in enumerate(sheet.legend):
             x, y = LEFT, 0.1 + LINE * (len(sheet.legend) - 1 - index)
             for item in line:
-                self._sample(item[0], x, y)
+                self._sample(item[0], x, y, shades(sheet.run.schedule.problem) - 1)
                 self._text(x + (0.35 if item[0] else 0), y + 0.08, item[1], 7.5, "muted")
                 x += item_width(item)
 
-    def _sample(self, drawn: str, left: float, bottom: float) -> None:
-        """A sample of how something is drawn."""
+    def _sample(self, drawn: str, left: float, bottom: float, dark: int) -> None:
+        """A sample of how something is drawn; ``dark`` is 1 where both colours of a kind occur."""
         middle, right, top = left + 0.14, left + 0.28, bottom + 0.16
         if drawn in COLOURS or drawn == "pair":
-            first, second = COLOURS[drawn] if drawn in COLOURS else (COLOURS["F"][0], COLOURS["B"][1])
-            self._rectangle(_Style(2, first), left, bottom, middle, top)
-            self._rectangle(_Style(2, second), middle, bottom, right, top)
-            self._rectangle(self._frame(drawn == "pair"), left, bottom, right, top)
+            first, second = ("F", "B") if drawn == "pair" else (drawn, drawn)
+            halves = dict.fromkeys((COLOURS[first][0], COLOURS[second][dark]))
+            for colour, begin, end in zip(halves, (left, middle), (middle if len(halves) > 1 else right, right), strict=False):
+                self._rectangle(_Style(2, colour), begin, bottom, end, top)
+            self._rectangle(self._frame(drawn == "pair", FRAMED), left, bottom, right, top)
         elif drawn == "idle":
             self._rectangle(_Style(0, edge=self.colours["idle"], hatch="////"), left, bottom, right, top)
         elif drawn == "critical":
@@ -264,9 +285,10 @@ class _Pen:
         elif drawn == "memory":
             self._rectangle(_Style(1, self.colours["memory"]), left, bottom, right, top)
 
-    def _frame(self, pair: bool) -> _Style:
-        """Around a block; pairs stand out, and above their neighbours."""
-        return _Style(4, edge=self.colours["pair"], width=1.0) if pair else _Style(3, edge=self.colours["frame"], width=0.4)
+    def _frame(self, pair: bool, points: float) -> _Style:
+        """Around a block so many points wide, thinner where it would hide what is in it; pairs stand out, above the others."""
+        layer, colour, width = (4, "pair", 1.0) if pair else (3, "frame", 0.4)
+        return _Style(layer, edge=self.colours[colour], width=round(width * min(1.0, points / FRAMED), 1))
 
     # ---------------------------------------------------------------------------------------------------- matplotlib
 

@@ -28,24 +28,15 @@ from verifier.model import ScheduleError, shown
 from verifier.simulate import Simulation
 from verifier.verify import Property, Report
 from verifier.views.labels import costs_text, share_text
-from verifier.views.palette import COLOURS, MEANING, RAMP, THEMES
+from verifier.views.palette import COLOURS, MEANING, RAMP, THEMES, shades
 
 _KINDS = {kind: number for number, kind in enumerate("FBIW")}
 _EXACT = 2**53
 """Whole numbers up to here are exact in JavaScript."""
 
-_RANKS = (
-    "rank",
-    "idle",
-    "before its first block",
-    "between blocks",
-    "after its last",
-    "span idle",
-    "busy",
-    "peak activations",
-    "weight copies",
-    "overlapped",
-)
+_TIMES = ("idle", "before its first block", "between blocks", "after its last", "span idle", "busy")
+"""What is known of a rank where there is a timeline."""
+_RANKS = ("rank", *_TIMES, "peak activations", "weight copies", "overlapped")
 _SUMMARY = ("schedule", "verdict", "makespan", "idle, worst rank", "bubble", "peak activations", "weights", "overlapped")
 
 
@@ -146,6 +137,7 @@ def _schedule(report: Report) -> dict[str, object]:
         "makespan": timeline.makespan_ticks,
         "stages": problem.stages,
         "directions": problem.directions,
+        "shades": shades(problem),
         "primes": origin is None or origin.microbatches is None,
         "first": [*run.first, sum(map(len, timeline.start))],
         "start": [tick for row in timeline.start for tick in row],
@@ -158,7 +150,7 @@ def _schedule(report: Report) -> dict[str, object]:
         "last": _node(run, run.critical_path[-1]) if run.critical_path else -1,
         "critical": [_node(run, place) for place in run.critical_path] if not stuck else [],
         "stuck": [run.schedule.text(block) if block else "" for block in stuck] or [""] * problem.ranks,
-        "columns": _RANKS,
+        "columns": _RANKS if report.simulation.timeline else [name for name in _RANKS if name not in _TIMES],
         "rows": [_rank(report.simulation, rank, row) for rank, row in enumerate(idle)],
         "summary": _summary(report),
         "properties": [row for name, part in report.properties.items() for row in _property(name, part)],
@@ -230,13 +222,18 @@ def _numbers(report: Report) -> str:
     if timeline is not None:
         times = f"makespan {shown(timeline.makespan)}, bubble {share_text(timeline.bubble_ratio)} of ranks times makespan"
     problem = report.schedule.problem
-    return f"{times}; {problem.ranks} ranks, {problem.total_microbatches} micro-batches; costs {costs_text(report.costs)}"
+    sizes = f"{_counted(problem.ranks, 'rank')}, {_counted(problem.total_microbatches, 'micro-batch', 'es')}"
+    return f"{times}; {sizes}; costs {costs_text(report.costs, any(report.simulation.overlapped))}"
+
+
+def _counted(count: int, thing: str, ending: str = "s") -> str:
+    return f"{count} {thing}{'' if count == 1 else ending}"
 
 
 def _rank(simulation: Simulation, rank: int, idle: Sequence[Gap]) -> list[str]:
     """A row of the table of ranks; where the ranks hang, only what follows from the order."""
     timeline = simulation.timeline
-    times = [""] * 6
+    times: list[str] = []
     if timeline is not None:
         blocks, scale = len(simulation.schedule.order[rank]), timeline.ticks_per_unit
         where = [0, 0, 0]

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import itemgetter
 from textwrap import wrap
+from unicodedata import east_asian_width
 
 from verifier.formats.source import one_line
 from verifier.measures import as_far_as_it_runs
-from verifier.model import Block, Schedule, Timeline
+from verifier.model import Block, Schedule, Timeline, shown
 from verifier.simulate import Simulation
 from verifier.verify import Report
+from verifier.views.labels import costs_text, share_text
 from verifier.views.palette import MEANING
 
 _NARROWEST, _WIDEST = 6.0, 24.0
@@ -58,7 +60,7 @@ class Sheet:
     @cached_property
     def name(self) -> str:
         """What the picture is called, in one line that fits."""
-        return one_line(self.run.schedule.name or "schedule", int(self.width / (11 * 0.72 / 72)))
+        return fitting(self.run.schedule.name or "schedule", int((self.width - LEFT - 0.1) / (11 * 0.72 / 72)))
 
     @cached_property
     def ranks(self) -> int:
@@ -80,7 +82,7 @@ class Sheet:
     @cached_property
     def head(self) -> float:
         """What the title takes."""
-        return 0.72 + LINE * len(self.refuted)
+        return 0.5 + LINE * len(self.facts) + LINE * len(self.refuted)
 
     @cached_property
     def block(self) -> float:
@@ -106,6 +108,17 @@ class Sheet:
         return int((self.width - LEFT - 0.1) / (8 * LETTER / 72))
 
     @cached_property
+    def facts(self) -> list[str]:
+        """Times and costs, in lines that fit."""
+        times = f"makespan {shown(self.timeline.makespan)}, bubble {share_text(self.timeline.bubble_ratio)}"
+        text = (
+            f"{'no timeline exists' if self.stuck else times}; costs {costs_text(self.report.costs, any(self.run.overlapped))}"
+        )
+        if len(text) <= self.room:
+            return [text]
+        return wrap(text.replace(",", ", ").replace(",  ", ", "), self.room, max_lines=4, placeholder=" ...")
+
+    @cached_property
     def refuted(self) -> list[str]:
         """What is wrong with the schedule first of all, in lines that fit."""
         for name, part in self.report.properties.items():
@@ -125,6 +138,18 @@ class Sheet:
             lines[-1].append(item)
             free -= item_width(item)
         return lines
+
+
+def fitting(name: str, room: int) -> str:
+    """
+    A name in one line as wide as so many letters; those of East Asia, and emoji, count twice.
+
+    >>> fitting("abcdefgh", 6), fitting("\N{CJK UNIFIED IDEOGRAPH-6D41}" * 4, 6) == "\N{CJK UNIFIED IDEOGRAPH-6D41}..."
+    ('abc...', True)
+    """
+    line = one_line(name, room)
+    wide = list(accumulate(1 + (east_asian_width(letter) in "WF") for letter in line))
+    return line if not wide or wide[-1] <= room else line[: sum(width <= room - 3 for width in wide)] + "..."
 
 
 def _rate(timeline: Timeline) -> float:

@@ -20,8 +20,8 @@ from verifier.formats.source import one_line
 from verifier.measures import Window, all_busy, steady, whole
 from verifier.model import Timeline, shown
 from verifier.views.grid import STYLES, STYLES_OF_SIXTEEN, Grid, Styles, draw
-from verifier.views.labels import costs_text, share_text, terms_text
-from verifier.views.palette import MEANING
+from verifier.views.labels import UNEQUAL, are_unequal, costs_text, share_text, terms_text
+from verifier.views.palette import MEANING, shades
 
 if TYPE_CHECKING:
     from verifier.compare import Refusal, Row
@@ -126,7 +126,7 @@ def _remarks(grid: Grid, since: Fraction | None, until: Fraction | None) -> Iter
 
 def _title(name: str, report: Report) -> Text:
     """What is shown, and the costs it is shown under."""
-    return Text.assemble((_name(name), "bold"), (f"   {costs_text(report.costs)}", "dim"))
+    return Text.assemble((_name(name), "bold"), (f"   {costs_text(report.costs, any(report.simulation.overlapped))}", "dim"))
 
 
 def _name(name: str) -> str:
@@ -140,7 +140,9 @@ def _legend(simulation: Simulation, styles: Styles | None) -> Text:
     line = Text()
     for kind in (kind for kind in MEANING if kind in kinds):
         if styles:
-            line.append(" 0 ", styles[kind][0]).append(" 0 ", styles[kind][1]).append(f" {MEANING[kind]}   ")
+            for style in styles[kind][: shades(simulation.schedule.problem)]:
+                line.append(" 0 ", style)
+            line.append(f" {MEANING[kind]}   ")
         else:
             line.append(f"{kind} {MEANING[kind]}, ")
     problem = simulation.schedule.problem
@@ -225,7 +227,7 @@ def print_report(out: Console, report: Report) -> None:
     """
     simulation = report.simulation
     _print_headed(out, f"{_name(simulation.schedule.name)}: ", report.status, "bold", _COLOURS[report.status])
-    out.print(f"costs {costs_text(report.costs)}", style="dim", soft_wrap=True)
+    out.print(f"costs {costs_text(report.costs, any(report.simulation.overlapped))}", style="dim", soft_wrap=True)
     out.print()
     for name, part in report.properties.items():
         _print_property(out, name, part)
@@ -320,11 +322,8 @@ def print_comparison(
                 style="dim",
                 soft_wrap=True,
             )
-    problems = [row.schedule.problem for row in compared]
-    if len({(problem.ranks, problem.total_microbatches) for problem in problems}) > 1:
-        out.print(
-            "note: not all have the same ranks and micro-batches, so the terms are not equal", style="dim", soft_wrap=True
-        )
+    if are_unequal(row.schedule.problem for row in compared):
+        _print_notes(out, [UNEQUAL])
     _print_notes(out, (f"{_name(row.schedule.name)}: {row.note}" for row in compared if row.note))
     for row in refused:
         _print_headed(out, f"{row.source}: ", row.reason.removeprefix(f"{row.source}: "), "bold red")

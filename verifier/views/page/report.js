@@ -60,17 +60,18 @@ class Page {
     if (this.state.stages) {
       add(`linear-gradient(to right, ${this.data.ramp.map((mixed) => `rgb(${mixed.join(" ")})`).join(", ")})`, "first to last stage");
     } else {
+      const shaded = some((plan) => plan.shades > 1);
       for (const [kind, meaning] of Object.entries(this.data.meaning)) {
         if (!some((plan) => plan.code.some((code) => KINDS[code & 3] === kind))) continue;
         const [light, dark] = this.data.palette[kind];
-        add(`linear-gradient(to right, ${light} 50%, ${dark} 50%)`, `${kind} ${meaning}`);
+        add(shaded ? `linear-gradient(to right, ${light} 50%, ${dark} 50%)` : light, `${kind} ${meaning}`);
       }
       const tones = [
         ...(some((plan) => plan.directions > 1) ? ["direction 1"] : []),
         ...(some((plan) => plan.directions === 1 && plan.stages > plan.ranks) ? ["second stage of a rank"] : []),
       ];
       if (tones.length) items.push(element("span", `dark: ${tones.join(", or ")}`));
-      const [first, second] = [this.data.palette.F[0], this.data.palette.B[1]];
+      const [first, second] = [this.data.palette.F[0], this.data.palette.B[shaded ? 1 : 0]];
       if (some((plan) => plan.pairs.length)) add(`linear-gradient(to right, ${first} 50%, ${second} 50%)`, "overlapped", "pair");
     }
     if (some((plan) => plan.gaps.some((row) => row.length))) add("", "idle", "idle");

@@ -1,6 +1,6 @@
 /* The ranks of one schedule over time on a canvas. All timelines of a page share one stretch of time. */
 
-const MARGIN = 64, AXIS = 22, STRIP = 16, SMALL = "11px system-ui, sans-serif";
+const MARGIN = 64, AXIS = 22, STRIP = 16, SMALLEST = 8, SMALL = "11px system-ui, sans-serif";
 
 const waiting = (block) => `waits at ${block}`;
 
@@ -67,7 +67,8 @@ class Timeline {
   /** How wide the texts of blocks can be: all of it, kind and micro-batch, micro-batch. */
   measure() {
     const { widest } = this.plan;
-    this.font = `${Math.min(12, this.block - 3)}px system-ui, sans-serif`;
+    this.size = Math.min(12, this.block - 3);
+    this.font = `${this.size}px system-ui, sans-serif`;
     this.ink.font = this.font;
     const [, kind, digits] = /^\d+(\w)(\d+)/.exec(widest);
     this.lengths = [widest, kind + digits, digits].map((text) => this.ink.measureText(text).width);
@@ -134,7 +135,11 @@ class Timeline {
       // The same amount of text in all blocks of a width, so that none looks special.
       const texts = [plan.partText(part), this.state.stages ? `${part.kind}${part.microbatch}` : "", String(part.microbatch)];
       const text = texts.find((words, level) => words && this.lengths[level] <= each - 3);
-      if (text) ink.fillText(text, left + (index + 0.5) * each, top + block / 2 + 0.5);
+      // Where only the micro-batch could stand, it does in smaller letters.
+      const size = text ? this.size : Math.floor((this.size * (each - 2)) / this.lengths[2]);
+      if (size < SMALLEST) return;
+      if (!text) ink.font = `${size}px system-ui, sans-serif`;
+      ink.fillText(text || texts[2], left + (index + 0.5) * each, top + block / 2 + 0.5);
     });
     if (width < 4) return;
     const pair = parts.length > 1;
