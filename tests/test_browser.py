@@ -268,6 +268,26 @@ def test_several_schedules_share_one_axis(opened):
     assert first == second
 
 
+def test_names_stay_readable_beside_each_other_on_narrow_pages(opened):
+    browser = opened(judged("dualpipe", 8, 20), judged("1f1b", 8, 20), judged("zbv", 8, 20))
+    browser.set_window_size(700, 1000)
+    try:
+        drawn(browser)
+        cells = browser.find_elements("css selector", "#comparison td:first-child")
+        assert all(cell.size["width"] > 100 and cell.size["height"] < 80 for cell in cells)
+        assert browser.execute_script("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    finally:
+        browser.set_window_size(1300, 1000)
+
+
+def test_short_blocks_have_numbers_too_where_the_digits_fit(opened):
+    browser = opened(judged("1f1b", 8, 20))
+    browser.execute_script("window.written = []; report.redraw()")
+    drawn(browser)
+    texts = browser.execute_script("return window.written.map((entry) => entry[1])")
+    assert sum(text.isdecimal() for text in texts) >= 2 * 8 * 20
+
+
 def test_dualpipe_stands_beside_the_optimum(opened):
     optimum = verdict(open_source(str(OPTIMUM)), solver="replay")
     browser = opened(judged("dualpipe", 8, 20), optimum, judged("1f1b", 8, 20))

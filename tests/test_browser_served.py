@@ -159,6 +159,16 @@ def test_a_search_shows_its_progress_and_can_be_cancelled(served, downloads):
     assert "nothing shorter exists" in one(served, "#found").text
 
 
+def test_what_a_job_had_when_its_time_was_up_is_shown(served):
+    found = {"status": "feasible", "makespan": 5, "lower_bound": 4, "bound": "one rank", "scope": "all"}
+    why = "the verdict and most files: took longer than 65 s"
+    job = {"job": "x", "state": "done", "seconds": 65, "missing": why, "error": "", "files": ["json"], "refused": {}}
+    served.execute_script("finish(arguments[0])", {**job, "synthesis": found})
+    assert one(served, "#progress").text == f"done, 65.0 s; without {why}"
+    assert one(served, "#file-json").is_displayed()
+    assert not one(served, "#report").is_displayed()
+
+
 def test_a_search_takes_its_objective_scope_and_seed(served):
     assert not one(served, "[name=seed]").is_displayed()
     one(served, "[value=synthesis]").click()
