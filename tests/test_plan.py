@@ -24,7 +24,7 @@ from verifier.planning.improve import improve
 from verifier.planning.memory import peaks_of
 from verifier.planning.model import flops_per_token, layers_of, parameters
 from verifier.planning.plan import Choice, Plan, make_plan, orders_of, replay
-from verifier.planning.report import FORMULAS, markdown, plan_json
+from verifier.planning.report import FORMULAS, markdown, plan_json, ranking_row
 from verifier.planning.rules import RULES, build
 from verifier.planning.spec import SCHEDULES, PlanSpec, read_plan_spec
 from verifier.planning.stages import balanced
@@ -234,7 +234,8 @@ def test_parameters_of_published_models(tmp_path: Path, v3: Plan, dense: Plan) -
 
 
 def test_flops_are_six_per_active_parameter_and_attention(dense: Plan) -> None:
-    linear = 6 * parameters(dense.spec)[1]
+    # Norms multiply one by one: they are no products of matrices.
+    linear = 6 * (parameters(dense.spec)[1] - 80 * 2 * 8192)
     attention = 3 * 80 * 4096 * 64 * 256
     assert flops_per_token(dense.spec) == pytest.approx(linear + attention)
 
@@ -428,10 +429,10 @@ def test_short_stages_go_where_they_relieve() -> None:
         ("ranks = 16", "rank = 16", "cluster.rank: unknown key; did you mean ranks?"),
         ("ranks = 16", "ranks = 1", "cluster.ranks: expected a whole number of at least 2, got 1"),
         ("ranks = 16", "ranks = 15", "cluster.ranks: expected a multiple of the 8 of a node, got 15"),
-        ("reached = 0.5", "reached = 5", "cluster.reached: expected a number above 0 and at most 1, got 5"),
-        ("reached = 0.5", "", "cluster.reached: missing; expected a number above 0 and at most 1"),
-        ("flops = 300e12", 'flops = "fast"', "cluster.flops: expected a number above 0, got fast"),
-        ("flops = 300e12", "flops = nan", "cluster.flops: expected a number above 0, got nan"),
+        ("reached = 0.5", "reached = 5", "cluster.reached: expected a number such as 0.5, from 0.001 to 1, got 5"),
+        ("reached = 0.5", "", "cluster.reached: missing; expected a number such as 0.5, from 0.001 to 1"),
+        ("flops = 300e12", 'flops = "fast"', "cluster.flops: expected a number such as 989e12, from 1e+09 to 1e+18, got fast"),
+        ("flops = 300e12", "flops = nan", "cluster.flops: expected a number such as 989e12, from 1e+09 to 1e+18, got nan"),
         ("layers = 24", f"layers = {'9' * 30}", "model.layers: expected a whole number of at least 1, got a number too large"),
         ("layers = 24", "layers = 1001", "model.layers: expected at most 1000, got 1001"),
         ("layers = 24", "layers = true", "model.layers: expected a whole number of at least 1, got True"),
@@ -450,9 +451,30 @@ def test_short_stages_go_where_they_relieve() -> None:
             "parallelism.recompute: expected one of none, selective, full, got some",
         ),
         ("depths = [2, 4]", "depths = [3]", "plan.depths: 3 stages times 1-way tensor parallelism do not divide 16 ranks"),
-        ("depths = [2, 4]", "depths = [2, 1]", "plan.depths: expected whole numbers of at least 2, got 1"),
+        ("depths = [2, 4]", "depths = [2, 0]", "plan.depths: expected whole numbers of at least 1, got 0"),
+        ("depths = [2, 4]", "depths = []", "plan.depths: an empty list; expected some whole numbers, or no such key"),
+        ("depths = [2, 4]", "depths = [4, 2, 4]", "plan.depths: 4 is there twice; expected it once"),
+        ("flops = 300e12", "flops = 312", "cluster.flops: expected a number such as 989e12, from 1e+09 to 1e+18, got 312"),
+        (
+            "flops = 300e12",
+            "flops = 1e-200",
+            "cluster.flops: expected a number such as 989e12, from 1e+09 to 1e+18, got 1e-200",
+        ),
+        ("reached = 0.5", "reached = 1e-9", "cluster.reached: expected a number such as 0.5, from 0.001 to 1, got 1e-9"),
+        ("memory_gb = 40", "memory_gb = 80e9", "cluster.memory_gb: expected a number such as 80, from 0.1 to 10000, got 80e9"),
+        ("memory_gb = 40", "memory_gb = 4", "cluster.reserve_gb: expected less than the 4 GB of memory_gb, got 4"),
+        (
+            "inside_gb = ",
+            "inside_gb = 300e9 #",
+            "cluster.inside_gb: expected a number such as 450, from 0.001 to 100000, got 300e9",
+        ),
+        (
+            "between_gb = ",
+            "between_gb = 1e-9 #",
+            "cluster.between_gb: expected a number such as 50, from 0.001 to 100000, got 1e-9",
+        ),
         ("depths = [2, 4]", "schedules = 3", "plan.schedules: expected a list of text, got 3"),
-        ("flops = 300e12", "flops = true", "cluster.flops: expected a number above 0, got True"),
+        ("flops = 300e12", "flops = true", "cluster.flops: expected a number such as 989e12, from 1e+09 to 1e+18, got True"),
         ("zero = 1", "overlap_all_to_all = 1", "parallelism.overlap_all_to_all: expected true or false, got 1"),
         (
             "[plan]",
@@ -490,7 +512,7 @@ def test_a_table_that_has_to_be_there(tmp_path: Path, table: str) -> None:
 
 
 def test_depths_are_found_where_none_are_given(tmp_path: Path) -> None:
-    assert read_plan_spec(changed(SMALL, tmp_path, ("depths = [2, 4]", ""))).depths == (2, 4, 8, 16)
+    assert read_plan_spec(changed(SMALL, tmp_path, ("depths = [2, 4]", ""))).depths == (1, 2, 4, 8, 16)
 
 
 def test_expert_parallelism_needs_its_ranks() -> None:
@@ -503,6 +525,223 @@ def test_two_directions_need_an_even_depth(tmp_path: Path) -> None:
     plan = make_plan(read_plan_spec(path))
     assert named(plan, "dualpipe P=3").broken[0].term == "ranks"
     assert not named(plan, "dualpipev P=3").broken
+
+
+# ---------------------------------------- what is measured, and what cannot be
+
+
+CHUNK = '[chunk]\ncosts = "{}"\n{}layers = 1\n[plan]'
+
+
+@pytest.mark.parametrize(("name", "unit"), [("ms", 1000), ("us", 1), ("s", 1_000_000)])
+def test_the_unit_of_a_file_of_costs_counts(tmp_path: Path, name: str, unit: int) -> None:
+    (tmp_path / "costs.toml").write_text(f'[costs]\nunit = "{name}"\nF = 90\nI = 90\nW = 90\nB = 180\nFB = 250\n')
+    for said in ("", f'unit = "{name}"\n'):
+        spec = read_plan_spec(changed(SMALL, tmp_path, ("[plan]", CHUNK.format("costs.toml", said))))
+        assert single(spec, Span(measured=1), "F") == 90 * unit
+    other = "us" if name == "ms" else "ms"
+    with pytest.raises(ScheduleError, match=rf"chunk\.unit: {other}, but costs\.toml is in {name}; expected the same"):
+        read_plan_spec(changed(SMALL, tmp_path, ("[plan]", CHUNK.format("costs.toml", f'unit = "{other}"\n'))))
+
+
+def test_a_unit_that_is_none_of_time_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "costs.toml").write_text('[costs]\nunit = "furlongs"\nF = 90\n')
+    with pytest.raises(ScheduleError, match=r'costs\.toml is in "furlongs"; expected a unit of time, one of us, ms, s'):
+        read_plan_spec(changed(SMALL, tmp_path, ("[plan]", CHUNK.format("costs.toml", 'unit = "ms"\n'))))
+
+
+def test_a_window_in_microseconds_is_no_plan_in_milliseconds(tmp_path: Path) -> None:
+    """What ``window -o`` writes carries its unit, so that it cannot be taken for another."""
+    chunk = tmp_path / "chunk.toml"
+    chunk.write_text((ROOT / "specs/chunk-deepseek-v3.toml").read_text().replace('unit = "ms"', 'unit = "us"'))
+    result = CliRunner().invoke(main, ["window", str(chunk), "-o", str(tmp_path / "costs.toml")])
+    assert result.exit_code == 0, result.output
+    text = 'costs = "F=97.32,I=111.64,W=35.08,B=114.03,FB=130.93"'
+    path = changed(V3, tmp_path, (text, 'costs = "costs.toml"'))
+    result = CliRunner().invoke(main, ["plan", str(path)])
+    assert (result.exit_code, result.output) == (
+        2,
+        f"{path}: chunk.unit: ms, but costs.toml is in us; expected the same, or no chunk.unit\n",
+    )
+    path = changed(V3, tmp_path, (text, 'costs = "costs.toml"'), ('unit = "ms"\n', ""))
+    result = CliRunner().invoke(main, ["plan", str(path)])
+    assert result.exit_code == 2
+    assert "chunk.costs: F takes 97.32 us, where 100 % of cluster.flops would take 2" in result.output
+
+
+@pytest.mark.parametrize(
+    ("costs", "block"),
+    [
+        ("F=0,I=0,W=0,FB=0", "F takes 0 us"),
+        ("F=0,I=90,W=90,FB=270", "F takes 0 us"),
+        ("F=90,B=0,FB=90", "B takes 0 us"),
+        ("F=90,B=180,I=1/100,W=1/100,FB=250", "I and W takes 20 us"),
+        ("F=90,I=90,W=90,FB=1/10", "FB takes 100 us"),
+    ],
+)
+def test_durations_above_the_peak_are_refused(tmp_path: Path, costs: str, block: str) -> None:
+    path = changed(SMALL, tmp_path, ("[plan]", CHUNK.format(costs, 'unit = "ms"\n')))
+    result = CliRunner().invoke(main, ["plan", str(path)])
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert f"{path}: chunk.costs: {block}, where 100 % of cluster.flops would take" in result.output
+
+
+def test_what_is_at_the_peak_is_allowed(tmp_path: Path) -> None:
+    """The least times are those of the FLOPs, by hand: a layer of the model with all its FLOPs at the peak."""
+    spec = read_plan_spec(SMALL)
+    layer = layers_of(spec)[-2]
+    flops = (layer.linear + layer.attention, layer.linear + 2.5 * layer.attention, layer.linear)
+    times = [value * 4096 / 300e12 * 1e6 for value in flops]
+    for factor, good in ((1.001, True), (0.999, False)):
+        forward, inputs, weights = (round(time * factor, 6) for time in times)
+        costs = f"F={forward},I={inputs},W={weights}"
+        read = read_plan_spec(changed(SMALL, tmp_path, ("[plan]", CHUNK.format(costs, 'unit = "us"\n'))))
+        if good:
+            assert make_plan(read).utilisation(make_plan(read).fitting[0]) < 1
+        else:
+            with pytest.raises(ScheduleError, match="100 % of cluster"):
+                make_plan(read)
+
+
+def test_a_pair_shorter_than_its_longer_half_is_said(tmp_path: Path) -> None:
+    path = changed(SMALL, tmp_path, ("[plan]", CHUNK.format("F=90,I=90,W=90,FB=170", 'unit = "ms"\n')))
+    result = CliRunner().invoke(main, ["plan", str(path)], env={"COLUMNS": "200"})
+    assert "note: the measured pair, FB = 170, is shorter than the longer of its halves, F = 90, B = 180" in result.output
+    assert read_plan_spec(changed(SMALL, tmp_path, ("[plan]", CHUNK.format("F=90,I=90,W=90", 'unit = "ms"\n')))).notes == ()
+
+
+@pytest.mark.parametrize("stage", [0, 1, 2, 3])
+def test_traffic_of_zero_that_is_not_counted_is_said(tmp_path: Path, stage: int) -> None:
+    path = changed(SMALL, tmp_path, ("zero = 1", f"zero = {stage}"))
+    report = tmp_path / "plan.md"
+    result = CliRunner().invoke(main, ["plan", str(path), "-o", str(report)], env={"COLUMNS": "200"})
+    for text in (result.output, report.read_text()):
+        assert (f"ZeRO-{stage}: gradients are sent" in text) == (stage >= 2)
+    assert len(json.loads(CliRunner().invoke(main, ["plan", str(path), "--json"]).output)["notes"]) == (stage >= 2)
+
+
+def test_full_recompute_sends_again_what_the_forward_sent() -> None:
+    """Only a layer's input is there: its all-to-alls and the all-reduces of tensor parallelism run again in the backward."""
+    small = read_plan_spec(SMALL)
+    for spec in (small, dataclasses.replace(small, tp=2), dataclasses.replace(read_plan_spec(DENSE), tp=8)):
+        none, full = (dataclasses.replace(spec, recompute=recompute) for recompute in ("none", "full"))
+        for index in (1, -2):
+            kept, again = span_of(none, layers_of(none)[index]), span_of(full, layers_of(full)[index])
+            assert again.forward == kept.forward
+            assert again.sent == kept.sent == kept.sent_back == again.sent_back / 2
+            assert again.inputs == pytest.approx(kept.inputs + kept.forward)
+            assert single(full, again, "I") == pytest.approx(single(none, kept, "I") + single(none, kept, "F"))
+    assert any("with full recompute both once more to I" in formula for formula in FORMULAS)
+
+
+def test_activations_of_a_layer_with_experts_are_those_of_the_formula() -> None:
+    """Term by term as the report says it, with pencil and paper: recompute = selective, 2 bytes everywhere."""
+    spec = read_plan_spec(SMALL)
+    model, experts = spec.model, spec.model.experts
+    assert experts is not None
+    read = model.heads * model.attention.head * 2 + 2 * model.attention.kv_heads * model.attention.head
+    halves = 2 * experts.intermediate
+    by_hand = 2 * 2 * model.hidden + 2 * read + 4 * model.heads
+    by_hand += 2 * (experts.active * (model.hidden + halves) + experts.shared * halves) + 4 * experts.routed
+    assert layers_of(spec)[-2].kept == by_hand
+    assert any("a score per routed expert (4 bytes)" in formula for formula in FORMULAS)
+
+
+# ---------------------------------------- no pipeline, and what does not fit
+
+
+def test_no_pipeline_is_a_row_to_compare_with(tmp_path: Path) -> None:
+    spec = read_plan_spec(SMALL)
+    plan = make_plan(dataclasses.replace(spec, depths=(1, 2), schedules=("1f1b", "zbv")))
+    assert [choice.name for choice in plan.out if choice.depth == 1] == ["no pipeline"]
+    model = dataclasses.replace(spec.model, layers=4, hidden=1024, experts=None, intermediate=4096)
+    tiny = dataclasses.replace(spec, model=model, ep=1, depths=(1, 2))
+    plan = make_plan(tiny)
+    (alone,) = (choice for choice in plan.fitting if choice.depth == 1)
+    assert (alone.family, alone.dp, alone.microbatches, alone.copies) == ("none", 16, 8, 1)
+    assert alone.run is not None
+    assert alone.run.bubble == 0
+    assert alone.costs is not None
+    (forward,), (backward,) = (alone.costs.prices[kind] for kind in ("F", "B"))  # type: ignore[misc]
+    assert alone.run.seconds == 8 * float(forward + backward) / 1e6  # type: ignore[operator]
+    assert alone.memory is not None
+    assert alone.memory.weights == 2 * parameters(tiny)[0]
+    path = changed(SMALL, tmp_path, ("depths = [2, 4]", "depths = [1]"), ("memory_gb = 40", "memory_gb = 400"))
+    report = tmp_path / "plan.md"
+    result = CliRunner().invoke(
+        main, ["plan", str(path), "--synthesize", "--budget", "1", "-o", str(report)], env={"COLUMNS": "120"}
+    )
+    assert result.exit_code == 0, result.output
+    assert "recommended: no pipeline" in result.output
+    assert "second weight copy" not in result.output
+    assert "**no pipeline** with 8 micro-batches in each of 16 pipelines" in report.read_text()
+    assert json.loads(CliRunner().invoke(main, ["plan", str(path), "--json"]).output)["second_copy"] == []
+
+
+def test_a_batch_is_named_only_where_it_would_fit(v3: Plan) -> None:
+    for batch in (3072, 15361):
+        spec = v3.spec.with_batch(batch)
+        plan = make_plan(dataclasses.replace(spec, depths=(8, 16)))
+        few = [choice for choice in plan.out if choice.broken[0].term == "micro-batches"]
+        assert {len(choice.broken) for choice in few} == {1, 2}
+        for choice in few:
+            first, *others = choice.broken
+            assert ("fits from" in first.short) == ("it fits from" in first.text) == (not others)
+            found = make_plan(dataclasses.replace(spec.with_batch(choice.least_batch), depths=(choice.depth,)))
+            assert (choice.name in [other.name for other in found.fitting]) == (not others)
+            assert f"a batch of {choice.least_batch} (M = {choice.microbatches})" in first.text
+            if others:
+                assert first.text.endswith("it breaks memory, too")
+
+
+def test_a_share_of_a_micro_batch_is_a_fraction(v3: Plan) -> None:
+    plan = make_plan(dataclasses.replace(v3.spec.with_batch(7), depths=(16,), schedules=("1f1b",)))
+    assert plan.out[0].broken[0].short == "M = 7/128, fits from a batch of 128 (M = 1)"
+
+
+def test_small_steps_have_their_digits(tmp_path: Path) -> None:
+    spec = read_plan_spec(SMALL)
+    model = dataclasses.replace(spec.model, layers=4, hidden=256, vocabulary=1000, sequence=128, experts=None, intermediate=512)
+    plan = make_plan(dataclasses.replace(spec, model=model, ep=1, depths=(1, 2), batch=32))
+    for choice in plan.fitting:
+        assert float(ranking_row(plan, choice)[3]) == pytest.approx(choice.step, rel=0.01)
+    assert "about 0.00 s" not in markdown(plan)
+    assert " 0.0 | " not in markdown(plan).partition("## Costs per stage")[2].partition("keeps GB")[2].partition("##")[0]
+
+
+def test_a_name_is_one_line(tmp_path: Path) -> None:
+    path = changed(SMALL, tmp_path, ('name = "16 accelerators on 2 nodes"', 'name = """two\nlines"""'))
+    result = CliRunner().invoke(main, ["plan", str(path)], env={"COLUMNS": "120"})
+    assert "two\\nlines" in result.output.splitlines()[0]
+
+
+def test_nothing_is_written_over_what_was_read(tmp_path: Path) -> None:
+    costs = tmp_path / "costs.toml"
+    costs.write_text('[costs]\nunit = "ms"\nF = 90\nI = 90\nW = 90\n')
+    path = changed(SMALL, tmp_path, ("[plan]", CHUNK.format("costs.toml", "")))
+    for words in (["-o", str(path)], ["-o", str(costs)], ["--synthesize", "--schedule", str(path)]):
+        before = path.read_text(), costs.read_text()
+        result = CliRunner().invoke(main, ["plan", str(path), *words])
+        assert (result.exit_code, result.output) == (
+            2,
+            f"{words[-1]}: is what this command reads; expected another file to write\n",
+        )
+        assert (path.read_text(), costs.read_text()) == before
+    both = ["-o", str(tmp_path / "x"), "--synthesize", "--schedule", str(tmp_path / "x")]
+    assert CliRunner().invoke(main, ["plan", str(path), *both]).exit_code == 2
+
+
+@pytest.mark.parametrize("budget", ["-1", "nan", "inf"])
+def test_a_budget_is_a_time(budget: str) -> None:
+    result = CliRunner().invoke(main, ["plan", str(SMALL), "--synthesize", "--budget", budget])
+    assert (result.exit_code, result.output.count("\n")) == (2, 1)
+    assert "--budget" in result.output
+
+
+def test_a_part_of_a_node_is_explained(tmp_path: Path) -> None:
+    path = changed(SMALL, tmp_path, ("per_node = 8", "per_node = 32"))
+    result = CliRunner().invoke(main, ["plan", str(path)], env={"COLUMNS": "200"})
+    assert "note: all 16 ranks are in one node of 32, so that nothing goes between nodes" in result.output
 
 
 # ---------------------------------------- reports and the command

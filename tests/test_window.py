@@ -17,7 +17,7 @@ from verifier.cli import main
 from verifier.costs import CostModel
 from verifier.model import ScheduleError
 from verifier.solvers.questions import Answer, ReplayError
-from verifier.specs import read_costs
+from verifier.specs import read_costs, read_costs_and_unit
 from verifier.window import search
 from verifier.window.bound import lower_bound, one_machine
 from verifier.window.chunk import COMMUNICATION, COMPUTE, RESOURCES, Chunk, Component, Step
@@ -393,7 +393,10 @@ def test_legal_orders_of_the_pair_are_legal_without_some_kinds():
         ("attention(X)", 'order given[0]: expected a step such as attention(F)0 or mlp(W), got "attention(X)"'),
         ("router(F)", "order given[0]: the chunk has no router(F); expected attention(F), "),
         ("attention(F) dispatch(F)0", "order given: some steps name their layer and some do not; expected one or the other"),
-        ("publish", "--order: expected best, a list of steps such as 'attention(F) dispatch(F)', or a file with one; publish "),
+        (
+            "publish",
+            '--order: the spec has no order "publish", nor is there such a file; expected best, a list of steps such as ',
+        ),
     ],
 )
 def test_what_is_no_order_is_wrong_use(text, expected):
@@ -598,7 +601,58 @@ def test_a_wrong_order_exits_with_1_and_the_place(tmp_path):
 
 def test_wrong_use_exits_with_2():
     assert "cannot be read" in command("no-such.toml", code=2)
-    assert "--order: expected published, best, a list" in command(PATH, "--order", "publish", code=2)
+    said = command(PATH, "--order", "publish", code=2)
+    assert said.startswith(
+        '--order: the spec has no order "publish", nor is there such a file; expected published, best, a list'
+    )
+
+
+@pytest.mark.parametrize("order", ["", "published", ".", "\0", "x" * 5000])
+def test_an_order_that_there_is_not_says_which_there_are(tmp_path, order):
+    path = tmp_path / "chunk.toml"
+    steps = '["mlp(F)", "mlp(I)", "mlp(W)"]'
+    path.write_text(f"[chunk]\nlayers = 1\n{MLP}I = 1\nW = 1\n[orders]\nearly = {steps}\nlate = {steps}\n")
+    said = command(str(path), "--order", order, code=2)
+    assert said.count("\n") == 1
+    assert "expected early, late, best, a list of steps" in said
+    assert command(str(path), "--order", "late")
+
+
+def test_nothing_is_written_over_what_was_read(tmp_path):
+    spec, order = tmp_path / "chunk.toml", tmp_path / "order.txt"
+    spec.write_text(Path(PATH).read_text())
+    order.write_text(" ".join(map(str, PUBLISHED.lists[""])))
+    link = tmp_path / "link.toml"
+    link.symlink_to(spec)
+    for output in (spec, link, order, tmp_path / "." / "chunk.toml"):
+        before = spec.read_text(), order.read_text()
+        said = command(str(spec), "--order", str(order), "-o", str(output), code=2)
+        assert said == f"{output}: is what this command reads; expected another file to write\n"
+        assert (spec.read_text(), order.read_text()) == before
+
+
+def test_the_unit_goes_with_the_costs(tmp_path):
+    path, spec = tmp_path / "costs.toml", tmp_path / "chunk.toml"
+    command(PATH, "-o", str(path))
+    assert read_costs_and_unit(str(path)) == (read_costs(str(path)), "ms")
+    for unit in ('a "quoted" \\ unit', "µs"):
+        spec.write_text(f"[chunk]\nlayers = 1\nunit = {json.dumps(unit)}\n{MLP}I = 1\nW = 1\n")
+        command(str(spec), "-o", str(path))
+        assert read_costs_and_unit(str(path))[1] == unit
+    path.write_text("[costs]\nunit = 3\nF = 1\n")
+    with pytest.raises(ScheduleError, match=r"costs\.toml: costs\.unit: expected text, got 3"):
+        read_costs(str(path))
+
+
+def test_one_of_something_is_said_in_the_singular(tmp_path):
+    path, spec = tmp_path / "costs.toml", tmp_path / "chunk.toml"
+    spec.write_text(f"[chunk]\nlayers = 1\n{MLP}I = 1\nW = 1\n[sms]\ntotal = 4\ncommunication = 2\n")
+    text = command(str(spec), "--sms", "1", "-o", str(path))
+    assert "order best, 1 multiprocessor for communication" in " ".join(text.split())
+    assert "of one chunk of 1 layer, by" in path.read_text()
+    assert "scaled to 1 multiprocessor for" in path.read_text()
+    spec.write_text("[chunk]\nlayers = 1\n" + MLP.replace("F = 1", "F = [1, 2]"))
+    assert "expected 1 number, one per layer; got 2" in command(str(spec), code=2)
 
 
 def test_the_costs_are_taken_by_verify_and_synthesize(tmp_path):

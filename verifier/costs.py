@@ -14,7 +14,7 @@ from functools import cached_property
 from math import lcm
 from types import MappingProxyType
 
-from verifier.model import Block, Op, Problem, ScheduleError, exact, plain
+from verifier.model import Block, Op, Problem, ScheduleError, counted, exact, plain
 
 Uniform = Fraction
 PerStage = tuple[Fraction, ...]
@@ -144,7 +144,9 @@ class CostModel:
         """
         for kind, price in (*self.prices.items(), ("activation", self.activation)):
             if isinstance(price, tuple) and len(price) != problem.stages:
-                raise ScheduleError(f"costs.{kind}: expected {problem.stages} numbers, one per stage; got {len(price)}")
+                raise ScheduleError(
+                    f"costs.{kind}: expected {counted(problem.stages, 'number')}, one per stage; got {len(price)}"
+                )
         if isinstance(self.hop, tuple) and len(self.hop) != problem.ranks:
             raise ScheduleError(f"costs.hop: expected {problem.ranks} rows of {problem.ranks}; got {len(self.hop)} rows")
         if not any(self._single(kind, stage) for kind in SINGLE for stage in range(problem.stages)):

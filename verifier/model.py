@@ -103,6 +103,16 @@ def shown(value: Fraction | int) -> str:
     return f"{value.numerator}/{value.denominator}"
 
 
+def counted(number: int, one: str, many: str = "") -> str:
+    """
+    So many of something, for people.
+
+    >>> counted(1, "layer"), counted(3, "layer"), counted(2, "batch", "batches")
+    ('1 layer', '3 layers', '2 batches')
+    """
+    return f"{number} {one if number == 1 else many or f'{one}s'}"
+
+
 # ---------------------------------------- ops and blocks
 
 

@@ -47,6 +47,8 @@ class Spec:
         The loop program of ``[loops]``.
     expectations
         Numbers that are known of the schedule: one, or one per rank. They are judged as claims.
+    unit
+        Of the costs, as ``[costs] unit`` says it; empty where it does not.
     reference
         Where the expectations come from.
     """
@@ -56,6 +58,7 @@ class Spec:
     source: Source | None = None
     loops: OwnLoops | None = None
     costs: CostModel | None = None
+    unit: str = ""
     limits: Limits = field(default_factory=Limits)
     expectations: Mapping[str, object] = field(default_factory=dict)
     reference: str = ""
@@ -97,14 +100,36 @@ def read_costs(text: str) -> CostModel:
     >>> read_costs("F=2,I=3").prices["B"], read_costs("specs/dualpipe-unequal-costs.toml").prices["B"]
     (Fraction(4, 1), Fraction(21, 1))
     """
+    return read_costs_and_unit(text)[0]
+
+
+def read_costs_and_unit(text: str) -> tuple[CostModel, str]:
+    """
+    As :func:`read_costs`, with the unit that the file gives them as ``[costs] unit``; empty where nothing says it.
+
+    >>> read_costs_and_unit("F=2,I=3")[1]
+    ''
+    """
     if "=" in text and not text.endswith(".toml"):
-        return CostModel.parse(text)
+        return CostModel.parse(text), ""
     if not text.endswith(".toml") and not Path(text).exists():
         raise ScheduleError(f'costs: expected F=1,I=1,W=1,FB=3,hop=0 or a TOML file, got "{one_line(text, 40)}"')
-    costs = read_spec(text).costs
-    if costs is None:
+    spec = read_spec(text)
+    if spec.costs is None:
         raise ScheduleError(f"{one_line(text, 200)}: expected a table [costs]")
-    return costs
+    return spec.costs, spec.unit
+
+
+def costs_of_table(table: Mapping[str, object]) -> CostModel:
+    """
+    A table ``[costs]``, which may say its ``unit``: nothing that is judged depends on it.
+
+    >>> costs_of_table({"F": 2, "unit": "ms"}).prices["F"]
+    Fraction(2, 1)
+    """
+    if "unit" in table:
+        _text(table, "costs", "unit")
+    return CostModel.of(**{key: value for key, value in table.items() if key != "unit"})
 
 
 def read_ranges(text: str) -> str:
@@ -134,7 +159,9 @@ def read_ranges(text: str) -> str:
         if not tables.get("costs"):
             raise ScheduleError("expected a table [costs]")
         return ",".join(
-            f"{_word(key, f'costs.{key}')}={_ranges(value, f'costs.{key}')}" for key, value in tables["costs"].items()
+            f"{_word(key, f'costs.{key}')}={_ranges(value, f'costs.{key}')}"
+            for key, value in tables["costs"].items()
+            if key != "unit"
         )
     except ScheduleError as error:
         raise ScheduleError(f"{shown}: {error}") from None
@@ -246,7 +273,8 @@ def _spec(shown: str, path: Path, tables: dict[str, dict[str, object]]) -> Spec:
         if other in tables and "problem" in tables:
             raise ScheduleError(f"expected [{other}] or [problem], got both")
     loops = _loops(tables["loops"]) if "loops" in tables else None
-    costs = CostModel.of(**tables["costs"]) if "costs" in tables else None
+    costs = costs_of_table(tables["costs"]) if "costs" in tables else None
+    unit = str(tables.get("costs", {}).get("unit", ""))
     limits = _limits(tables.get("limits", {}))
     expectations, reference = _expectations(tables.get("expect", {}))
     source = _schedule(tables["schedule"], path.parent, loops) if "schedule" in tables else None
@@ -254,7 +282,7 @@ def _spec(shown: str, path: Path, tables: dict[str, dict[str, object]]) -> Spec:
     if problem:
         (costs or CostModel.of()).check(problem)
         limits.check(problem.ranks)
-    return Spec(shown, problem, source, loops, costs, limits, expectations, reference)
+    return Spec(shown, problem, source, loops, costs, unit, limits, expectations, reference)
 
 
 def sized(spec: Spec, ranks: int | None, microbatches: int | None) -> Spec:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from verifier.commands.drawing import PICTURES, page, picture
-from verifier.commands.options import DONE, REFUTED, costs_option, examples, source_options
+from verifier.commands.options import DONE, REFUTED, costs_option, examples, keep_input, source_options
 from verifier.model import ScheduleError
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def export(
     from verifier.formats.notes import notes
     from verifier.sources import judged_under, lengthened, open_source
 
+    keep_input([*sources, costs], output)
     if target not in PICTURES and (theme or memory):
         raise ScheduleError(f"{target}: --theme and --memory are for pictures: {', '.join(PICTURES)}")
     if target == "html":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
@@ -53,31 +53,51 @@ def source_options(command: Command) -> Command:
     return command
 
 
+class Seconds(click.FloatRange):
+    """
+    A time to spend, at least 0; what is no number at all compares with nothing, and would pass as a range.
+
+    >>> Seconds(0, 10).convert("2.5", None, None)
+    2.5
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number of seconds."""
+        number = super().convert(value, param, ctx)
+        if number != number:
+            self.fail(f"{value} is no number of seconds.", param, ctx)
+        return number
+
+
 costs_option = click.option(
     "--costs", metavar="COSTS", help="F=1,I=1,W=1,FB=3,hop=0; per stage F=[1,1,2]; or a TOML file with [costs]."
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def keep_input(given: str, *outputs: str | None) -> None:
+def keep_input(inputs: Iterable[str | None], *outputs: str | None) -> None:
     """
     Refuse to write over what a command reads, be it under another name.
 
-    >>> keep_input("specs/sweep-ranks.toml", "plan.md", None, "specs/../specs/sweep-ranks.toml")
+    >>> keep_input(["specs/sweep-ranks.toml"], "plan.md", None, "specs/../specs/sweep-ranks.toml")
     Traceback (most recent call last):
     verifier.model.ScheduleError: specs/../specs/sweep-ranks.toml: is what this command reads; expected another file to write
     """
     from verifier.formats.source import one_line
     from verifier.model import ScheduleError
 
+    read = [text for text in inputs if text is not None]
     for output in outputs:
-        try:
-            same = output is not None and os.path.isfile(output) and os.path.samefile(given, output)
-        except (OSError, ValueError):
-            # What cannot be looked at is said by whoever reads or writes it.
-            same = False
-        if same:
+        if output is not None and any(_same_file(text, output) for text in read):
             raise ScheduleError(f"{one_line(str(output), 200)}: is what this command reads; expected another file to write")
+
+
+def _same_file(given: str, output: str) -> bool:
+    """Whether both are one ordinary file; what cannot be looked at is said by whoever reads or writes it."""
+    try:
+        return os.path.isfile(output) and os.path.samefile(given, output)
+    except (OSError, ValueError):
+        return False
 
 
 def examples(*lines: str) -> str:

@@ -4,12 +4,13 @@ The command ``plan``: from a cluster and a model to pipeline depth, schedule, me
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
-from verifier.commands.options import DONE, INTERRUPTED, REFUTED, examples, json_option, print_json
+from verifier.commands.options import DONE, INTERRUPTED, REFUTED, Seconds, examples, json_option, keep_input, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +31,14 @@ if TYPE_CHECKING:
 @click.option("--batch", type=click.IntRange(1), metavar="N", help="Sequences of a step, in place of the spec's.")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, metavar="N", help="Rows of the ranking to print.")
 @click.option("--synthesize", "search", is_flag=True, help="Search for a shorter order in place of the recommended schedule's.")
-@click.option("--budget", type=float, default=20.0, show_default=True, metavar="SECONDS", help="Time for the search.")
+@click.option(
+    "--budget",
+    type=Seconds(0, 1_000_000),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time for the search.",
+)
 @click.option("--schedule", "schedule_file", metavar="FILE", help="Write the schedule that was found, as JSON.")
 @click.option("-o", "output", metavar="FILE", help="Write the whole report as Markdown.")
 @json_option
@@ -58,6 +66,9 @@ def plan(
     if schedule_file is not None and not search:
         raise click.UsageError("--schedule goes with --synthesize")
     given = read_plan_spec(spec)
+    keep_input([spec, given.chunk.file if given.chunk else None], output, schedule_file)
+    if output is not None and schedule_file is not None and os.path.realpath(output) == os.path.realpath(schedule_file):
+        raise click.UsageError("-o and --schedule name one file; expected two")
     made = _made(given if batch is None else given.with_batch(batch))
     improved = improve(made, budget) if search and made.fitting else None
     if output is not None:
@@ -96,10 +107,14 @@ def _print(made: Plan, top: int, improved: Improvement | None) -> None:
     out = console()
     for line in described(made):
         out.print(line, soft_wrap=True)
+    for note in made.spec.notes:
+        out.print(f"note: {note}", soft_wrap=True)
     out.print()
     _print_ranking(out, made, top)
     if not made.fitting:
         return
+    if made.out:
+        out.print()
     best = made.fitting[0]
     out.print(f"recommended: {best.name}", style="bold")
     rule = RULES[best.family]
@@ -137,7 +152,6 @@ def _print_ranking(out: Console, made: Plan, top: int) -> None:
             if choice.family == family
         )
         out.print(f"  {family:<12}{'; '.join(listed)}", soft_wrap=True)
-    out.print()
 
 
 def _print_copies(out: Console, made: Plan) -> None:
@@ -145,6 +159,8 @@ def _print_copies(out: Console, made: Plan) -> None:
     from verifier.planning.advice import second_copy
 
     two = next((choice for choice in made.fitting if choice.copies == 2), made.fitting[0])
+    if two.depth == 1:
+        return
     extra = second_copy(made.spec, two.depth)
     line = f"a second weight copy at P={two.depth} takes {extra.weights / 1e9:.1f} GB per rank, its gradients "
     line += f"{extra.gradients / 1e9:.1f} GB"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verifier.commands.options import DONE, REFUTED, examples, json_option, print_json, source_options
+from verifier.commands.options import DONE, REFUTED, examples, json_option, keep_input, print_json, source_options
 from verifier.model import ScheduleError
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ def run(
 
     if form is not None and runtime != "torch":
         raise ScheduleError(f"--format says what torch is given; {runtime} has one")
+    keep_input([source], trace)
     subject = open_source(source, **given)
     table = _own_messages(subject) if runtime == "torch" and form != "compute-only" else None
     report = verdict(subject if table else replace(subject, program=None), solver="replay")
@@ -151,6 +152,7 @@ def costs(traces: tuple[str, ...], stages: int | None, output: str | None, as_js
     from verifier.formats import write_text
     from verifier.formats.traces import load_traces
 
+    keep_input(traces, output)
     measured = load_traces(traces, stages=stages)
     text = measured.as_toml(", ".join(Path(trace).name for trace in traces))
     if output is not None:

@@ -62,7 +62,7 @@ def sweep(
     from verifier.sweep.record import alone
     from verifier.sweep.table import default_axis
 
-    keep_input(spec, output, plot)
+    keep_input([spec], output, plot)
     points = read_sweep(spec)
     form = None if plot is None else Path(plot).suffix.removeprefix(".").lower()
     if form is not None and form not in ("svg", "png", "pdf"):

@@ -11,7 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from verifier.commands.options import DONE, INTERRUPTED, REFUTED, UNKNOWN, costs_option, examples, json_option, print_json
+from verifier.commands.options import (
+    DONE,
+    INTERRUPTED,
+    REFUTED,
+    UNKNOWN,
+    Seconds,
+    costs_option,
+    examples,
+    json_option,
+    keep_input,
+    print_json,
+)
 from verifier.model import ScheduleError, plain
 
 if TYPE_CHECKING:
@@ -64,7 +75,9 @@ EXIT_CODES = {"optimal": DONE, "feasible": DONE, "infeasible": REFUTED, "unknown
     show_default=True,
     help="span-idle: the longest time from a rank's first start to its last end.",
 )
-@click.option("--budget", type=float, default=60.0, show_default=True, metavar="SECONDS", help="Time to take at most.")
+@click.option(
+    "--budget", type=Seconds(0, 10**9), default=60.0, show_default=True, metavar="SECONDS", help="Time to take at most."
+)
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the local search.")
 @click.option(
     "--all-microbatches",
@@ -103,6 +116,7 @@ def synthesize(
     """
     from verifier.specs import limits_of, limits_over, read_costs, read_spec
 
+    keep_input([spec, costs], output)
     given = None if spec is None else read_spec(spec)
     named = None if placement is None and ranks is None else _problem(placement, ranks, microbatches, stages_per_rank)
     problem = named or (given.problem if given else None)

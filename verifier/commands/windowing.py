@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import click
 
-from verifier.commands.options import DONE, INTERRUPTED, REFUTED, examples, json_option, print_json
+from verifier.commands.options import DONE, INTERRUPTED, REFUTED, Seconds, examples, json_option, keep_input, print_json
 
 
 @click.command(
@@ -41,7 +41,7 @@ from verifier.commands.options import DONE, INTERRUPTED, REFUTED, examples, json
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the random orders.")
 @click.option(
     "--budget",
-    type=click.FloatRange(0, 1_000_000),
+    type=Seconds(0, 1_000_000),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -73,6 +73,7 @@ def window(
     from verifier.window.reading import read_chunk
     from verifier.window.study import study
 
+    keep_input([spec, order], output)
     read = read_chunk(spec)
     if order is None:
         order = "published" if "published" in read.orders else "best"

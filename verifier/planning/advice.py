@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from verifier.model import counted
 from verifier.planning.durations import Span, pair, single, span_of
 from verifier.planning.memory import local_parameters
 from verifier.planning.model import layers_of
@@ -16,6 +17,16 @@ from verifier.planning.spec import PlanSpec
 
 CLOSE = 0.01
 """Steps that differ by less than this share are not told apart by estimates."""
+
+
+def figure(value: float, digits: int) -> str:
+    """
+    A number with so many digits behind the point, or with three significant ones where it is below 1.
+
+    >>> figure(19.208, 2), figure(0.001234, 2), figure(0, 2)
+    ('19.21', '0.00123', '0')
+    """
+    return f"{value:.{digits}f}" if value >= 1 else f"{value:.3g}"
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,10 @@ def reasons(plan: Plan) -> tuple[str, ...]:
 
 def _reasons(plan: Plan) -> Iterator[str]:
     best = plan.fitting[0]
-    yield _pairs(plan.spec, best)
+    if best.depth == 1:
+        yield "all layers fit on one rank, which neither waits for others nor sends activations"
+    else:
+        yield _pairs(plan.spec, best)
     plain = next((choice for choice in plan.fitting if choice.family not in OVERLAPPING), None)
     if plain and best.family in OVERLAPPING:
         yield f"the fastest without overlapped pairs, {plain.name}, {_slower(plain, best)}"
@@ -130,11 +144,13 @@ def _pairs(spec: PlanSpec, best: Choice) -> str:
     count = max(1, round(len(layers) / len(best.layers)))
     span = sum((span_of(spec, layers[-1]) for _ in range(count)), Span())
     apart, joined = single(spec, span, "F") + single(spec, span, "B"), pair(spec, span, span)
-    times = f"{joined / 1e3:.1f} ms where F and B one after the other take {apart / 1e3:.1f} ms"
+    times = f"{figure(joined / 1e3, 1)} ms where F and B one after the other take {figure(apart / 1e3, 1)} ms"
     if joined < apart * (1 - 1e-3):
         used = "" if best.family in OVERLAPPING else "; yet the bubble and the memory of schedules that make pairs cost more"
-        return f"a pair of {count} layers takes {times}: {1 - joined / apart:.1%} of the time hides under compute{used}"
-    return f"a pair of {count} layers would take {times}: there is nothing to overlap, so the smallest bubble wins"
+        return (
+            f"a pair of {counted(count, 'layer')} takes {times}: {1 - joined / apart:.1%} of the time hides under compute{used}"
+        )
+    return f"a pair of {counted(count, 'layer')} would take {times}: there is nothing to overlap, so the smallest bubble wins"
 
 
 @dataclass(frozen=True)

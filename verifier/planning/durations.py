@@ -6,6 +6,7 @@ Estimated, for one micro-batch of t tokens, all divided by tensor parallelism T 
 - F: FLOPs forwards. I: the same for matrix products, 2.5 times attention, and what is recomputed. W: matrix products.
 - to F and to I of each layer two all-reduces of t x hidden x 2 bytes, each 2 (T-1)/T of it over ``inside``.
 - to F and to I of a layer with experts its two all-to-alls, over ``between`` where experts lie on several nodes.
+- where all is recomputed, to I what F sends once more: only the input of a layer is there.
 - an overlapped pair takes the longer of its compute and its all-to-all (``overlap_all_to_all``), else F + B. B = I + W.
 
 Measured chunks are scaled in proportion to their layers and tokens; layers of other kinds and the output are estimated and
@@ -19,8 +20,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from verifier.costs import CostModel
-from verifier.planning.model import BACKWARD, WIDE, Layer
-from verifier.planning.spec import PlanSpec
+from verifier.model import ScheduleError
+from verifier.planning.model import BACKWARD, WIDE, Layer, layers_of
+from verifier.planning.spec import Chunk, PlanSpec
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Span:
     ----------
     forward, inputs, weights
         Compute, and what is exposed of tensor parallelism.
-    sent
-        The all-to-alls of a forward, and of a backward.
+    sent, sent_back
+        The all-to-alls of a forward, and of a backward with what it runs again.
     measured
         How many measured layers there are besides.
     """
@@ -42,6 +44,7 @@ class Span:
     inputs: float = 0.0
     weights: float = 0.0
     sent: float = 0.0
+    sent_back: float = 0.0
     measured: int = 0
 
     def __add__(self, other: Span) -> Span:
@@ -51,6 +54,7 @@ class Span:
             self.inputs + other.inputs,
             self.weights + other.weights,
             self.sent + other.sent,
+            self.sent_back + other.sent_back,
             self.measured + other.measured,
         )
 
@@ -73,13 +77,16 @@ def span_of(spec: PlanSpec, layer: Layer) -> Span:
     reduced = 0.0
     if layer.kind in ("dense", "moe"):
         reduced = 2 * 2 * (spec.tp - 1) / spec.tp * tokens * spec.model.hidden * WIDE / cluster.inside * 1e6
+    sent = (layer.dispatched + layer.combined) * tokens / spec.tp
+    again = 2 if spec.recompute == "full" else 1
     group = spec.ep * spec.tp
     bandwidth = cluster.inside if group <= cluster.per_node else cluster.between
     return Span(
         forward=(layer.linear + layer.attention) * time + reduced,
-        inputs=(layer.linear + BACKWARD * layer.attention + layer.repeated) * time + reduced,
+        inputs=(layer.linear + BACKWARD * layer.attention + layer.repeated) * time + again * reduced,
         weights=layer.linear * time,
-        sent=(layer.dispatched + layer.combined) * tokens / spec.tp / bandwidth * 1e6,
+        sent=sent / bandwidth * 1e6,
+        sent_back=again * sent / bandwidth * 1e6,
     )
 
 
@@ -91,7 +98,7 @@ def single(spec: PlanSpec, span: Span, kind: str) -> float:
     >>> round(single(read_plan_spec("specs/cluster-deepseek-v3.toml"), Span(measured=2), "B"))
     57015
     """
-    alone = {"F": span.forward + span.sent, "I": span.inputs + span.sent, "W": span.weights}
+    alone = {"F": span.forward + span.sent, "I": span.inputs + span.sent_back, "W": span.weights}
     estimated = alone["I"] + alone["W"] if kind == "B" else alone[kind]
     return estimated + _measured(spec, span, kind)
 
@@ -108,7 +115,7 @@ def pair(spec: PlanSpec, first: Span, second: Span) -> float:
     if not spec.overlap:
         return apart
     compute = first.forward + second.inputs + second.weights
-    estimated = max(compute, first.sent + second.sent)
+    estimated = max(compute, first.sent + second.sent_back)
     if not spec.chunk:
         return estimated
     one = {kind: _measured(spec, Span(measured=1), kind) for kind in ("F", "B", "F&B")}
@@ -119,9 +126,51 @@ def pair(spec: PlanSpec, first: Span, second: Span) -> float:
 def _measured(spec: PlanSpec, span: Span, kind: str) -> float:
     if spec.chunk is None:
         return 0.0
-    price = spec.chunk.costs.prices[kind]
-    assert isinstance(price, Fraction), "one number, as read"
-    return float(price) * spec.chunk.unit * span.measured / spec.chunk.layers * spec.tokens / spec.chunk.tokens
+    return _prices(spec.chunk)[kind] * spec.chunk.unit * span.measured / spec.chunk.layers * spec.tokens / spec.chunk.tokens
+
+
+def _prices(chunk: Chunk) -> dict[str, float]:
+    """Durations of the chunk, in its unit."""
+    return {kind: float(price) for kind, price in chunk.costs.prices.items() if isinstance(price, Fraction)}
+
+
+def check_measured(spec: PlanSpec) -> None:
+    """
+    Refuse measured durations that would take more FLOP/s than an accelerator has at most: a wrong unit, mostly.
+
+    Raises
+    ------
+    ScheduleError
+        With the first block that is too short.
+
+    Examples
+    --------
+    >>> from verifier.planning.spec import read_plan_spec
+    >>> spec = read_plan_spec("specs/cluster-deepseek-v3.toml")
+    >>> check_measured(spec)
+    >>> check_measured(replace(spec, chunk=replace(spec.chunk, unit=1.0)))
+    Traceback (most recent call last):
+    verifier.model.ScheduleError: ...: chunk.costs: F takes 97.32 us, where 100 % of cluster.flops would take 20970 us; ...
+    """
+    chunk = spec.chunk
+    if chunk is None:
+        return
+    layer = next(layer for layer in reversed(layers_of(spec)) if layer.kind in ("dense", "moe"))
+    time = chunk.layers * chunk.tokens * 1e6 / (spec.cluster.flops * spec.tp)
+    price = {kind: value * chunk.unit for kind, value in _prices(chunk).items()}
+    forward, backward = layer.linear + layer.attention, 2 * layer.linear + BACKWARD * layer.attention
+    blocks = {
+        "F": (price["F"], forward),
+        "B": (price["B"], backward),
+        "I and W": (price["I"] + price["W"], backward),
+        "FB": (price["F&B"], forward + backward),
+    }
+    for name, (taken, flops) in blocks.items():
+        if taken < flops * time:
+            raise ScheduleError(
+                f"{spec.path}: chunk.costs: {name} takes {taken:g} us, where 100 % of cluster.flops would take "
+                f"{flops * time:.4g} us; check chunk.unit, layers and tokens"
+            )
 
 
 def hop(spec: PlanSpec) -> float:

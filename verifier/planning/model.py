@@ -116,13 +116,18 @@ def flops_per_token(spec: PlanSpec) -> float:
 
 
 def attention_parameters(model: Model) -> int:
-    """Of one layer, its two normalisations included."""
+    """Of one layer, its normalisations included."""
     a, hidden, heads = model.attention, model.hidden, model.heads
-    norms = 2 * hidden
+    norms = _norm_parameters(model)
     if a.kind == "gqa":
         return norms + hidden * a.head * 2 * (heads + a.kv_heads)
-    down = hidden * (a.q_rank + a.kv_rank + a.rope) + a.q_rank + a.kv_rank
+    down = hidden * (a.q_rank + a.kv_rank + a.rope)
     return norms + down + _up_projections(a, heads) + heads * a.value * hidden
+
+
+def _norm_parameters(model: Model) -> int:
+    """Of one layer: before attention and before the MLP, and of latent attention's compressed vectors."""
+    return 2 * model.hidden + model.attention.q_rank + model.attention.kv_rank
 
 
 def _up_projections(a: Attention, heads: int) -> int:
@@ -145,7 +150,8 @@ def _layer(spec: PlanSpec, *, moe: bool) -> Layer:
     else:
         shared, expert = attention + 3 * model.hidden * model.intermediate, 0
         active, sent = shared, 0.0
-    linear = 2.0 * active
+    # A normalisation multiplies a token with its weights one by one; that is no product of matrices.
+    linear = 2.0 * (active - _norm_parameters(model))
     repeated = {"none": 0.0, "selective": 2.0 * _up_projections(a, model.heads), "full": linear + core}[spec.recompute]
     return Layer(
         "moe" if moe else "dense",

@@ -14,12 +14,12 @@ from fractions import Fraction
 
 from verifier.costs import CostModel
 from verifier.families import placement
-from verifier.model import Schedule
+from verifier.model import Schedule, counted
 from verifier.planning.clock import makespan_and_busy
-from verifier.planning.durations import costs_of, kept_bytes, pair, single, span_of
+from verifier.planning.durations import check_measured, costs_of, kept_bytes, pair, single, span_of
 from verifier.planning.memory import TERMS, Memory, memory_of, peaks_of, sync_seconds
 from verifier.planning.model import Layer, flops_per_token, layers_of
-from verifier.planning.rules import RULES, build
+from verifier.planning.rules import NO_PIPELINE, RULES, build
 from verifier.planning.spec import PlanSpec
 from verifier.planning.stages import balanced
 
@@ -83,7 +83,7 @@ class Choice:
     Attributes
     ----------
     family, depth, dp
-        The schedule, P, and how many such pipelines there are.
+        The schedule (``none`` where there is no pipeline), P, and how many such pipelines there are.
     microbatches
         M of a step: of the batch, or where the schedule does not take so few, the least that it takes.
     layers
@@ -115,7 +115,7 @@ class Choice:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.family} P={self.depth}"
+        return f"{self.family} P={self.depth}" if self.depth > 1 else "no pipeline"
 
     @property
     def copies(self) -> int:
@@ -183,7 +183,8 @@ def make_plan(spec: PlanSpec, on_progress: Callable[[int, int], None] = lambda d
     'dualpipev P=4'
     """
     layers = layers_of(spec)
-    pairs = [(depth, family) for depth in spec.depths for family in spec.schedules]
+    check_measured(spec)
+    pairs = [(depth, family) for depth in spec.depths for family in (spec.schedules if depth > 1 else (NO_PIPELINE,))]
     choices = []
     for done, (depth, family) in enumerate(pairs):
         on_progress(done, len(pairs))
@@ -206,18 +207,16 @@ def _choice(spec: PlanSpec, layers: Sequence[Layer], family: str, depth: int) ->
     share, rule = dp * spec.microbatch, RULES[family]
     microbatches = rule.nearest(depth, -(-spec.batch // share))
     least_batch = microbatches * share
-    if least_batch != spec.batch:
-        have = spec.batch / share
-        fits = f"from a batch of {least_batch} (M = {microbatches})"
-        text = f"micro-batches: a batch of {spec.batch} gives each of {dp} pipelines {have:g}, {family} takes {rule.sizes}"
-        broken.append(Obstacle("micro-batches", f"M = {have:g}, fits {fits}", f"{text}; it fits {fits}"))
     where = placement(PLACEMENTS.get(family, "sequential"), depth, _per_rank(spec, family))
     cut = balanced([_weight(spec, layer, family) for layer in layers], where)
     held = [layers[begin:end] for begin, end in cut]
     costs = costs_of(spec, held)
     orders = orders_of(family, depth, microbatches, spec.stages_per_rank)
     memory = memory_of(spec, held, orders[0], _peaks(orders, microbatches, [kept_bytes(spec, stage) for stage in held]))
-    broken += _too_much(spec, memory)
+    too_much = tuple(_too_much(spec, memory))
+    if least_batch != spec.batch:
+        broken.append(_too_few(spec, family, share, (least_batch, microbatches), too_much))
+    broken += too_much
     choice = Choice(family, depth, dp, microbatches, cut, costs, memory, tuple(broken), least_batch)
     if broken:
         return choice
@@ -241,6 +240,16 @@ def _layout(spec: PlanSpec, family: str, depth: int, dp: int) -> Iterator[Obstac
     if depth % 2 and PLACEMENTS.get(family) == "bidirectional":
         short = f"two directions need an even number of ranks, not {depth}"
         yield Obstacle("ranks", short, f"ranks: {short}")
+
+
+def _too_few(spec: PlanSpec, family: str, share: int, least: tuple[int, int], too_much: tuple[Obstacle, ...]) -> Obstacle:
+    """A batch that the schedule does not take, and the next one that it takes, with what is in its way there."""
+    have, at = str(Fraction(spec.batch, share)), f"a batch of {least[0]} (M = {least[1]})"
+    text = f"micro-batches: a batch of {spec.batch} gives each of {counted(share // spec.microbatch, 'pipeline')} {have}, "
+    text += f"{family} takes {RULES[family].sizes}; "
+    if too_much:
+        return Obstacle("micro-batches", f"M = {have}", f"{text}at {at} it breaks memory, too")
+    return Obstacle("micro-batches", f"M = {have}, fits from {at}", f"{text}it fits from {at}")
 
 
 def _per_rank(spec: PlanSpec, family: str) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from verifier.costs import CostModel
-from verifier.planning.advice import fillings, published, reasons, second_copy
+from verifier.model import counted
+from verifier.planning.advice import figure, fillings, published, reasons, second_copy
 from verifier.planning.memory import TERMS
 from verifier.planning.model import flops_per_token, parameters
 from verifier.planning.plan import Choice, Plan
@@ -25,10 +26,12 @@ FORMULAS = (
     "**accelerator hours per trillion tokens** = step x ranks x 10^12 / (tokens of a step) / 3600.",
     "**of peak** = 3 x FLOPs forwards of matrix products and causal attention x tokens / (step x ranks x flops).",
     "**durations**, estimated for t tokens of a micro-batch, T-way tensor parallelism, R = flops x reached x T: "
-    "F = t (2 active parameters + attention) / R, I = t (2 active + 2.5 attention + recomputed) / R, W = t 2 active / R, "
-    "where attention = sequence x heads x (key + value size) FLOPs; to F and I of a layer two all-reduces of 2 (T-1)/T x t x "
-    "hidden x 2 bytes over the inside bandwidth; to F and I of a layer with experts its dispatch and combine. B = I + W. A "
-    "pair takes the longer of its compute and its all-to-all where these overlap, else F + B.",
+    "F = t (2 active parameters + attention) / R, I = t (2 active + 2.5 attention + recomputed) / R, W = t 2 active / R, where "
+    "active parameters are those of matrices, without norms, "
+    "and attention = sequence x heads x (key + value size) FLOPs; to F and I of a layer two all-reduces of 2 (T-1)/T x t x "
+    "hidden x 2 bytes over the inside bandwidth; to F and I of a layer with experts its dispatch and combine; with "
+    "full recompute both once more to I, which runs all of F again. B = I + W. A pair "
+    "takes the longer of its compute and its all-to-all where these overlap, else F + B.",
     "**all-to-all** = t / T x hidden x copies x (dispatch + combine bytes) / bandwidth. Between nodes, copies = min(active, "
     "nodes, node limit) x (nodes-1)/nodes; inside one node, active x (E-1)/E. Half or less of what was measured on 64 ranks, "
     "where waiting for peers comes on top.",
@@ -42,9 +45,9 @@ FORMULAS = (
     "ranks are taken to share one optimizer.",
     "**activations** = the peak of the real order, from the start of F to the end of W, each stage with what its layers keep. "
     "Per token and layer: the two inputs of the residual stream (2 bytes), what attention reads and gives (2 bytes), row sums, "
-    "gate and up halves, and per visited expert its input (activation bytes); with recompute = none also normalised inputs, "
-    "the product of the halves and up-projected heads; with full only the layer's input. Logits: 4 bytes. Gradients that a W "
-    "waits with are not counted.",
+    "gate and up halves, and per visited expert its input (activation bytes), and of a layer with experts a score per "
+    "routed expert (4 bytes); with recompute = none also normalised inputs, the product of the halves and "
+    "up-projected heads; with full only the layer's input. Logits: 4 bytes. Gradients that a W waits with are not counted.",
     "**gradients and weights** are sent once a step: (n-1)/n of the local bytes, n ranks that hold the same stage, without "
     "overlap.",
     "**stages** are contiguous, embedding and output counted: the longest as short as can be, then single layers moved away "
@@ -75,6 +78,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
         "tokens_per_step": plan.tokens,
         "durations": "measured" if spec.chunk else "estimated",
         "recommended": best.name if best else None,
+        "notes": list(spec.notes),
         "reasons": list(reasons(plan)),
         "microbatch_rule": f"{RULES[best.family].sizes}; {RULES[best.family].remark}" if best else None,
         "fillings": [
@@ -83,7 +87,7 @@ def plan_json(plan: Plan) -> dict[str, object]:
         ],
         "choices": [_choice_json(plan, choice) for choice in plan.fitting],
         "does_not_fit": [_choice_json(plan, choice) for choice in plan.out],
-        "second_copy": [second_copy(spec, depth).as_json() for depth in spec.depths],
+        "second_copy": [second_copy(spec, depth).as_json() for depth in spec.depths if depth > 1],
         "published": {"gpu_hours_per_trillion_tokens": spec.published, "comparison": published(plan)}
         if spec.published
         else None,
@@ -138,9 +142,9 @@ def ranking_row(plan: Plan, choice: Choice) -> tuple[str, ...]:
         choice.family,
         str(choice.depth),
         str(choice.microbatches),
-        f"{choice.step:.2f}",
+        figure(choice.step, 2),
         f"{choice.run.bubble:.1%}",
-        f"{plan.gpu_hours(choice) / 1e3:.1f} K",
+        f"{plan.gpu_hours(choice) / 1e3:.1f} K" if plan.gpu_hours(choice) >= 1e3 else figure(plan.gpu_hours(choice), 0),
         f"{plan.utilisation(choice):.0%}",
         f"{choice.memory.total / 1e9:.1f}",
         f"{choice.memory.activations / 1e9:.1f}",
@@ -200,6 +204,9 @@ def _lines(plan: Plan, improved: str) -> Iterator[str]:
     yield from (f"# Pipeline plan: {spec.model.name or spec.path}", "")
     yield from (f"{line}  " for line in described(plan))
     yield from ("All durations and sizes are estimates by the formulas at the end; bubbles are those of the real orders.", "")
+    yield from (f"- {note}" for note in spec.notes)
+    if spec.notes:
+        yield ""
     if spec.chunk:
         yield from (f"Measured durations: {spec.chunk.source or 'as the spec says'}.", "")
     yield from _recommended(plan, improved)
@@ -225,9 +232,10 @@ def _recommended(plan: Plan, improved: str) -> Iterator[str]:
     spec, best = plan.spec, plan.fitting[0]
     assert best.run is not None, "it fits"
     assert best.memory is not None, "it fits"
+    microbatches = counted(best.microbatches, "micro-batch", "micro-batches")
     yield (
-        f"**{best.name}** with {best.microbatches} micro-batches in each of {best.dp} pipelines: a step takes about "
-        f"{best.step:.2f} s, {best.run.bubble:.1%} of the pipeline's time is bubble, and the fullest rank holds "
+        f"**{best.name}** with {microbatches} in each of {counted(best.dp, 'pipeline')}: a step takes about "
+        f"{figure(best.step, 2)} s, {best.run.bubble:.1%} of the pipeline's time is bubble, and the fullest rank holds "
         f"{best.memory.total / 1e9:.1f} of {spec.cluster.memory / 1e9:g} GB."
     )
     yield ""
@@ -236,7 +244,7 @@ def _recommended(plan: Plan, improved: str) -> Iterator[str]:
     rule = RULES[best.family]
     yield f"Micro-batches: {best.family} takes {rule.sizes}; {rule.remark} (without hops; the numbers here count them)."
     rows = (
-        (str(filling.microbatches), str(filling.batch), f"{filling.run.seconds:.2f}", f"{filling.run.bubble:.1%}")
+        (str(filling.microbatches), str(filling.batch), figure(filling.run.seconds, 2), f"{filling.run.bubble:.1%}")
         for filling in fillings(plan, best)
     )
     yield from ("", *_table(("M", "batch", "pipeline s", "bubble"), rows), "")
@@ -287,7 +295,7 @@ def _cost_row(choice: Choice, stage: int) -> tuple[str, ...]:
     costs, (begin, end) = choice.costs, choice.layers[stage]
     assert costs is not None, "asked where there are some"
     assert isinstance(costs.activation, tuple), "per stage"
-    times = (f"{_of_stage(costs, kind, stage):.1f}" for kind in ("F", "I", "W", "B", "F&B"))
+    times = (figure(_of_stage(costs, kind, stage), 1) for kind in ("F", "I", "W", "B", "F&B"))
     return (
         choice.family,
         str(choice.depth),
@@ -307,9 +315,11 @@ def _of_stage(costs: CostModel, kind: str, stage: int) -> float:
 
 
 def _copies(plan: Plan) -> Iterator[str]:
+    if plan.spec.depths == (1,):
+        return
     yield from ("## A second copy of the weights", "")
     yield "What a schedule of two directions adds to the average rank, beside one of a single direction at the same depth:"
-    extras = [second_copy(plan.spec, depth) for depth in plan.spec.depths]
+    extras = [second_copy(plan.spec, depth) for depth in plan.spec.depths if depth > 1]
     rows = (
         (
             str(extra.depth),

@@ -57,7 +57,10 @@ def _twice(ranks: int) -> int:
 
 
 _CONSTANT = "the idle time does not grow with M"
+NO_PIPELINE = "none"
+"""The schedule of a single stage, to compare with."""
 RULES = {
+    NO_PIPELINE: MicrobatchRule(_one, _one, "any M", "there is no bubble"),
     "gpipe": MicrobatchRule(_one, _one, "any M", f"{_CONSTANT}, but all M activations are held at the peak"),
     "1f1b": MicrobatchRule(_one, _one, "any M", f"{_CONSTANT}: its share of the step is (P-1)/(M+P-1)"),
     "interleaved": MicrobatchRule(
@@ -76,7 +79,11 @@ def build(family: str, ranks: int, microbatches: int, stages_per_rank: int = 2) 
     """
     The schedule of a family, as plans use it: interleaved groups micro-batches as Megatron does.
 
+    Without a pipeline the single rank runs forwards and backwards in turn.
+
     >>> build("interleaved", 2, 4).name
     'interleaved P=2 V=2 M=4'
     """
+    if family == NO_PIPELINE:
+        family = "1f1b"
     return build_family(family, ranks, microbatches, stages_per_rank=stages_per_rank, rule="megatron")

@@ -4,14 +4,16 @@ What a plan starts from: cluster, model, batch, other parallelism, and measured 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 
 from verifier.costs import CostModel
 from verifier.formats.source import one_line
 from verifier.model import ScheduleError
 from verifier.planning.tables import Table
-from verifier.specs import known_keys, read_costs, read_toml
+from verifier.specs import known_keys, read_costs_and_unit, read_toml
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb1p", "zbv", "dualpipe", "dualpipev", "chimera")
 RECOMPUTE = ("none", "selective", "full")
@@ -126,6 +128,8 @@ class Chunk:
         F, I, W, B and FB, in ``unit`` microseconds.
     layers, tokens
         What was measured: so many layers (MoE layers where the model has some), for so many tokens per rank.
+    file
+        Where the costs were read from; None where the spec has them itself.
     """
 
     costs: CostModel
@@ -133,6 +137,7 @@ class Chunk:
     layers: int
     tokens: int
     source: str
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,8 @@ class PlanSpec:
         Pipeline depths to consider.
     published, published_source
         Accelerator hours per trillion tokens to compare with; 0 where there are none.
+    notes
+        What is strange about the spec, or is not counted, for people.
     """
 
     path: str
@@ -173,6 +180,7 @@ class PlanSpec:
     stages_per_rank: int
     published: float
     published_source: str
+    notes: tuple[str, ...] = ()
 
     @property
     def tokens(self) -> int:
@@ -232,12 +240,13 @@ def _plan_spec(shown: str, folder: Path, tables: dict[str, object]) -> PlanSpec:
         overlap=other.flag("overlap_all_to_all", True),
         chunk=_chunk(tables["chunk"], folder, microbatch * model.sequence, recompute) if "chunk" in tables else None,
         schedules=plan.texts("schedules", SCHEDULES),
-        depths=plan.wholes("depths", least=2),
+        depths=plan.wholes("depths"),
         stages_per_rank=plan.whole("stages_per_rank", 2, least=2),
         published=expect.amount("gpu_hours_per_trillion_tokens", 0, zero=True),
-        published_source=expect.text("source", ""),
+        published_source=expect.label("source"),
     )
     _check(spec)
+    spec = replace(spec, notes=tuple(_notes(spec)))
     return spec if spec.depths else replace(spec, depths=_depths(spec))
 
 
@@ -262,26 +271,44 @@ def _check(spec: PlanSpec) -> None:
 
 
 def _depths(spec: PlanSpec) -> tuple[int, ...]:
-    """Powers of two that the ranks are a multiple of, up to a stage per layer."""
+    """Powers of two that the ranks are a multiple of, from no pipeline at all up to a stage per layer."""
     groups = spec.cluster.ranks // spec.tp
-    depths = (1 << power for power in range(1, 20))
+    depths = (1 << power for power in range(20))
     return tuple(depth for depth in depths if groups % depth == 0 and depth <= min(spec.model.layers, 64))
+
+
+def _notes(spec: PlanSpec) -> Iterator[str]:
+    """What a person should know of the numbers."""
+    cluster = spec.cluster
+    if cluster.per_node > cluster.ranks:
+        yield f"all {cluster.ranks} ranks are in one node of {cluster.per_node}, so that nothing goes between nodes"
+    if spec.zero >= 2:
+        sent = "gradients are sent" if spec.zero == 2 else "gradients are sent and weights gathered"
+        yield f"ZeRO-{spec.zero}: {sent} for every micro-batch, but once a step is counted; steps take longer than said"
+    if spec.chunk:
+        forward, backward, pair = (spec.chunk.costs.as_written()[key] for key in ("F", "B", "FB"))
+        if Fraction(str(pair)) < max(Fraction(str(forward)), Fraction(str(backward))):
+            halves = f"F = {forward}, B = {backward}"
+            yield f"the measured pair, FB = {pair}, is shorter than the longer of its halves, {halves}; check chunk.costs"
 
 
 def _cluster(written: object) -> Cluster:
     sizes = ("name", "ranks", "per_node", "flops", "reached")
     table = Table(written, "cluster", (*sizes, "memory_gb", "reserve_gb", "inside_gb", "between_gb"))
     cluster = Cluster(
-        name=table.text("name", ""),
+        name=table.label("name"),
         ranks=table.whole("ranks", least=2),
         per_node=table.whole("per_node"),
-        flops=table.amount("flops"),
-        reached=table.amount("reached", most=1),
-        memory=table.amount("memory_gb") * 1e9,
-        reserve=table.amount("reserve_gb", 4, zero=True) * 1e9,
-        inside=table.amount("inside_gb") * 1e9,
-        between=table.amount("between_gb") * 1e9,
+        flops=table.amount("flops", least=1e9, most=1e18, example="989e12"),
+        reached=table.amount("reached", least=0.001, most=1, example="0.5"),
+        memory=table.amount("memory_gb", least=0.1, most=10_000, example="80") * 1e9,
+        reserve=table.amount("reserve_gb", 4, zero=True, most=10_000) * 1e9,
+        inside=table.amount("inside_gb", least=0.001, most=100_000, example="450") * 1e9,
+        between=table.amount("between_gb", least=0.001, most=100_000, example="50") * 1e9,
     )
+    if cluster.reserve >= cluster.memory:
+        most = f"less than the {cluster.memory / 1e9:g} GB of memory_gb"
+        raise ScheduleError(f"cluster.reserve_gb: expected {most}, got {cluster.reserve / 1e9:g}")
     if cluster.ranks > cluster.per_node and cluster.ranks % cluster.per_node:
         raise ScheduleError(f"cluster.ranks: expected a multiple of the {cluster.per_node} of a node, got {cluster.ranks}")
     return cluster
@@ -296,7 +323,7 @@ def _model(written: object) -> Model:
     heads = table.whole("heads")
     experts = _experts(table, layers) if "experts" in table else None
     return Model(
-        name=table.text("name", ""),
+        name=table.label("name"),
         layers=layers,
         hidden=table.whole("hidden"),
         heads=heads,
@@ -362,14 +389,26 @@ def _chunk(written: object, folder: Path, tokens: int, recompute: str) -> Chunk:
             f"chunk.recompute: measured with {measured}, but parallelism.recompute is {recompute}; expected the same"
         )
     text = table.text("costs")
-    if text.endswith(".toml"):
-        text = str(folder / text)
+    file = str(folder / text) if text.endswith(".toml") else None
     try:
-        costs = read_costs(text)
+        costs, said = read_costs_and_unit(file or text)
     except ScheduleError as error:
         raise ScheduleError(f"chunk.costs: {error}") from None
     for kind in ("F", "I", "W", "B", "F&B"):
         if isinstance(costs.prices[kind], tuple):
             raise ScheduleError(f"chunk.costs: {kind}: expected one number, of one chunk")
-    unit = UNITS[table.text("unit", None, tuple(UNITS))]
-    return Chunk(costs, unit, table.whole("layers"), table.whole("tokens", tokens), table.text("source", ""))
+    unit = UNITS[_unit(table, said, text)]
+    return Chunk(costs, unit, table.whole("layers"), table.whole("tokens", tokens), table.label("source"), file)
+
+
+def _unit(table: Table, said: str, file: str) -> str:
+    """The unit of the costs: what the file says of itself, or else the spec; they must not differ."""
+    if said and said not in UNITS:
+        expected = ", ".join(UNITS)
+        raise ScheduleError(
+            f'chunk.costs: {one_line(file, 100)} is in "{one_line(said, 40)}"; expected a unit of time, one of {expected}'
+        )
+    unit = table.text("unit", said or None, tuple(UNITS))
+    if said and unit != said:
+        raise ScheduleError(f"chunk.unit: {unit}, but {one_line(file, 100)} is in {said}; expected the same, or no chunk.unit")
+    return unit

@@ -68,24 +68,50 @@ class Table:
         return value
 
     def wholes(self, key: str, least: int = 1) -> tuple[int, ...]:
-        """A list of whole numbers; empty where the key is missing."""
+        """A list of whole numbers that differ; empty where the key is missing."""
         value = self.written.get(key, [])
         if not isinstance(value, list):
             raise self._wrong(key, "a list of whole numbers", value)
+        if key in self.written and not value:
+            raise ScheduleError(f"{self.where}.{key}: an empty list; expected some whole numbers, or no such key")
         for item in value:
             if isinstance(item, bool) or not isinstance(item, int) or not least <= item <= MOST:
                 raise self._wrong(key, f"whole numbers of at least {least}", item)
+            if value.count(item) > 1:
+                raise ScheduleError(f"{self.where}.{key}: {item} is there twice; expected it once")
         return tuple(value)
 
-    def amount(self, key: str, default: float | None = None, *, zero: bool = False, most: float = 1e30) -> float:
+    def label(self, key: str) -> str:
+        r"""
+        Text for people, on one line; empty where the key is missing.
+
+        >>> Table({"name": "a\nb"}, "cluster", ("name",)).label("name")
+        'a\\nb'
+        """
+        return one_line(self.text(key, ""))
+
+    def amount(
+        self,
+        key: str,
+        default: float | None = None,
+        *,
+        zero: bool = False,
+        least: float = 0.0,
+        most: float = 1e30,
+        example: str = "",
+    ) -> float:
         """
         A number above 0 (or 0 where ``zero``), such as 989e12; for estimates, which need no exact arithmetic.
+
+        ``least`` and ``most`` say what is plausible, so that a forgotten e12 or bytes in the place of GB are found.
 
         >>> Table({"reached": "1.5"}, "cluster", ("reached",)).amount("reached", most=1)
         Traceback (most recent call last):
         verifier.model.ScheduleError: cluster.reached: expected a number above 0 and at most 1, got 1.5
         """
-        expected = f"a number {'of at least' if zero else 'above'} 0" + (f" and at most {most:g}" if most < 1e30 else "")
+        expected = f"a number {'of at least 0' if zero else 'above 0'}" + (f" and at most {most:g}" if most < 1e30 else "")
+        if least:
+            expected = f"a number{f' such as {example}' if example else ''}, from {least:g} to {most:g}"
         value = self._given(key, default, expected)
         try:
             if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -93,7 +119,8 @@ class Table:
             number = float(value)
         except (ValueError, OverflowError):
             raise self._wrong(key, expected, value) from None
-        if not isfinite(number) or number > most or number < 0 or (number == 0 and not zero):
+        plausible = number > 0 and least <= number <= most
+        if not isfinite(number) or not (plausible or (zero and number == 0)):
             raise self._wrong(key, expected, value)
         return number
 

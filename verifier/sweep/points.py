@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, fields
 from itertools import islice, product
 from pathlib import Path
 
-from verifier.costs import CostModel
 from verifier.families import FAMILIES, PLACEMENTS
 from verifier.formats.source import one_line
 from verifier.model import MAX_OPS, ScheduleError, exact
-from verifier.specs import known_keys, limits_of, read_toml
+from verifier.specs import costs_of_table, known_keys, limits_of, read_toml
 
 MAX_POINTS = 1_000_000
 """Points of the largest sweep."""
@@ -262,7 +261,7 @@ def _costs(read: Mapping[str, object]) -> list[str]:
     texts = []
     for index, (where, table) in enumerate(_tables(read, "costs")):
         try:
-            model = CostModel.of(**table)
+            model = costs_of_table(table)
         except ScheduleError as error:
             raise ScheduleError(str(error).replace("costs", where, 1) if index or where != "costs" else str(error)) from None
         texts.append(",".join(f"{key}={_cost(value)}" for key, value in model.as_written().items()))

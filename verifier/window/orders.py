@@ -7,6 +7,7 @@ L-1-k, repeated for all. Two lists, one per resource, leave open in which order 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -90,6 +91,9 @@ def find_order(text: str, named: Mapping[str, Order], chunk: Chunk) -> Order:
         return named[text]
     if "(" in text:
         return read_order("given", _words(text), chunk)
+    known = f"expected {', '.join([*named, 'best'])}, a list of steps such as 'attention(F) dispatch(F)', or a file with one"
+    if not os.path.exists(text):
+        raise ScheduleError(f'--order: the spec has no order "{one_line(text, 100)}", nor is there such a file; {known}')
     try:
         with Path(text).open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -97,11 +101,7 @@ def find_order(text: str, named: Mapping[str, Order], chunk: Chunk) -> Order:
     except UnicodeDecodeError:
         raise ScheduleError(f"{one_line(text, 200)}: not UTF-8 text; expected a list of steps") from None
     except (OSError, ValueError) as error:
-        known = ", ".join([*named, "best"])
-        raise ScheduleError(
-            f"--order: expected {known}, a list of steps such as 'attention(F) dispatch(F)', or a file with one; "
-            f"{one_line(text, 100)} cannot be read: {reason(error)}"
-        ) from None
+        raise ScheduleError(f"--order: {one_line(text, 100)} cannot be read: {reason(error)}; {known}") from None
     if len(content) > MAX_BYTES:
         raise ScheduleError(f"{one_line(text, 200)}: larger than {MAX_BYTES // 1_000_000} MB; expected a list of steps")
     try:

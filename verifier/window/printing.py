@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from verifier.model import shown
+from verifier.model import counted, shown
 from verifier.window.chunk import COMMUNICATION, COMPUTE, TRANSFER
 from verifier.window.drawing import draw, labels
 from verifier.window.replay import Run
@@ -36,9 +36,9 @@ def print_study(out: Console, study: Study) -> None:
     specs/chunk-deepseek-v3.toml, order given: refuted
     ...
     """
-    scaled = f", {study.scaled} multiprocessors for communication (an estimate)" if study.scaled else ""
+    scaled = f", {counted(study.scaled, 'multiprocessor')} for communication (an estimate)" if study.scaled else ""
     verdict = ": refuted" if study.faults else ""
-    layers = f"{study.chunk.layers} layers" if study.chunk.layers > 1 else "1 layer"
+    layers = counted(study.chunk.layers, "layer")
     unit = f", times in {study.chunk.unit}" if study.chunk.unit else ""
     out.print(Text(f"{study.spec.path}, order {study.order}{scaled}{verdict}", "bold" if not verdict else "bold red"))
     if study.faults:

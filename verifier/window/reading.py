@@ -11,7 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from verifier.formats.source import one_line
-from verifier.model import MAX_DIGITS, ScheduleError, exact
+from verifier.model import MAX_DIGITS, ScheduleError, counted, exact
 from verifier.specs import known_keys, read_toml
 from verifier.window.chunk import COMMUNICATION, COMPUTE, MAX_STEPS, RESOURCES, TRANSFER, Chunk, Component
 from verifier.window.orders import Order, read_order
@@ -120,7 +120,7 @@ def _times(value: object, where: str, layers: int) -> tuple[Fraction, ...]:
     if not isinstance(value, list):
         return (exact(value, where),) * layers
     if len(value) != layers:
-        raise ScheduleError(f"{where}: expected {layers} numbers, one per layer; got {len(value)}")
+        raise ScheduleError(f"{where}: expected {counted(layers, 'number')}, one per layer; got {len(value)}")
     return tuple(exact(item, f"{where}[{index}]") for index, item in enumerate(value))
 
 

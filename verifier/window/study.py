@@ -4,6 +4,7 @@ All that is said of a chunk under an order of issue: the blocks alone and paired
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,7 +12,7 @@ from time import monotonic
 
 from verifier.costs import CostModel
 from verifier.formats.source import one_line
-from verifier.model import Witness, plain
+from verifier.model import Witness, counted, plain
 from verifier.window.chunk import BLOCKS, COMMUNICATION, COMPUTE, TRANSFER, Chunk, Step
 from verifier.window.orders import Order, faults, shuffled
 from verifier.window.reading import ChunkSpec
@@ -93,7 +94,8 @@ class Study:
         if self.chunk.sms:
             total, communication = self.chunk.sms
             lines.append(
-                f"blocks alone have {total - communication} of {total} multiprocessors for computing, too; they could be faster"
+                f"blocks alone have {total - communication} of {counted(total, 'multiprocessor')} for computing, too; "
+                "they could be faster"
             )
         if not any((self.chunk.transfers or {}).values()):
             lines.append("no pipeline transfers, since the spec gives no time for them")
@@ -103,14 +105,15 @@ class Study:
 
     def as_toml(self) -> str:
         """The costs as a file that ``--costs`` takes, with where they come from."""
-        scaled = f", scaled to {self.scaled} multiprocessors for communication (an estimate)" if self.scaled else ""
+        scaled = f", scaled to {counted(self.scaled, 'multiprocessor')} for communication (an estimate)" if self.scaled else ""
         unit = f" in {self.chunk.unit}" if self.chunk.unit else ""
         lines = [
-            f"# Costs{unit} of one chunk of {self.chunk.layers} layers, by verifier window: {_comment(self.spec.path)}, "
-            f"order {_comment(self.order)}{scaled}.",
+            f"# Costs{unit} of one chunk of {counted(self.chunk.layers, 'layer')}, "
+            f"by verifier window: {_comment(self.spec.path)}, order {_comment(self.order)}{scaled}.",
             *([f"# Times from: {_comment(self.spec.source)}"] if self.spec.source else []),
             *(f"# Left out: {line}." for line in self.left_out()),
             "[costs]",
+            *([f"unit = {_quoted(self.chunk.unit)}"] if self.chunk.unit else []),
         ]
         for key, value in self.costs().as_written().items():
             lines.append(f"{key} = {_toml(Fraction(str(value)))}")
@@ -278,6 +281,11 @@ def _legal(result: Run | Circle) -> Run:
 
 def _comment(text: str) -> str:
     return one_line(text, 200)
+
+
+def _quoted(text: str) -> str:
+    """Text as TOML: JSON's escapes are among TOML's."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _toml(value: Fraction) -> str:
