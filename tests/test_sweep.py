@@ -533,6 +533,15 @@ def test_a_value_that_no_sweep_writes_is_refused_in_json_too(tmp_path, name, val
     assert "\n" not in str(caught.value)
 
 
+def test_json_that_was_cut_off_is_refused_with_the_line(tmp_path):
+    points, path = kept(tmp_path, "json")
+    whole = path.read_text()
+    for end in range(whole.index("[") + 1, len(whole) - 3):
+        path.write_text(whole[:end])
+        with pytest.raises(ScheduleError, match=r"kept\.json: cut off or damaged at line \d+, so that it holds no rows"):
+            Record(points, path)
+
+
 @pytest.mark.parametrize("rows", ["3", "[3]", "[[]]", '[{"status": "proved"}]', "null", "{}"])
 def test_rows_that_are_none_are_refused(tmp_path, rows):
     path = tmp_path / "x.json"

@@ -17,7 +17,7 @@ from verifier.cli import main
 from verifier.costs import CostModel
 from verifier.model import ScheduleError
 from verifier.solvers.questions import Answer, ReplayError
-from verifier.specs import read_costs, read_costs_and_unit
+from verifier.specs import read_costs, read_costs_and_unit, read_ranges
 from verifier.window import search
 from verifier.window.bound import lower_bound, one_machine
 from verifier.window.chunk import COMMUNICATION, COMPUTE, RESOURCES, Chunk, Component, Step
@@ -639,6 +639,7 @@ def test_the_unit_goes_with_the_costs(tmp_path):
         spec.write_text(f"[chunk]\nlayers = 1\nunit = {json.dumps(unit)}\n{MLP}I = 1\nW = 1\n")
         command(str(spec), "-o", str(path))
         assert read_costs_and_unit(str(path))[1] == unit
+        assert read_ranges(str(path)).startswith("F=1,")
     path.write_text("[costs]\nunit = 3\nF = 1\n")
     with pytest.raises(ScheduleError, match=r"costs\.toml: costs\.unit: expected text, got 3"):
         read_costs(str(path))

@@ -23,10 +23,10 @@ def figure(value: float, digits: int) -> str:
     """
     A number with so many digits behind the point, or with three significant ones where it is below 1.
 
-    >>> figure(19.208, 2), figure(0.001234, 2), figure(0, 2)
-    ('19.21', '0.00123', '0')
+    >>> figure(19.208, 2), figure(0.001234, 2), figure(0.21, 2), figure(0, 2)
+    ('19.21', '0.00123', '0.210', '0.00')
     """
-    return f"{value:.{digits}f}" if value >= 1 else f"{value:.3g}"
+    return f"{value:.{digits}f}" if value >= 1 or not value else f"{value:#.3g}"
 
 
 @dataclass(frozen=True)

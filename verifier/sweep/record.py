@@ -27,6 +27,7 @@ MAX_BYTES = 2**30
 """Bytes of the largest file that is gone on from."""
 PAUSE = 1.0
 """Least seconds between two writings; longer where writing takes long."""
+_NO_ROWS = "no rows of a sweep to go on from; expected another name, or no such file"
 
 
 class Record:
@@ -140,10 +141,12 @@ def _load(path: Path) -> list[Row]:
         return list(rows_of_json(text) if form == "json" else rows_of_csv(text))
     except ScheduleError as error:
         raise ScheduleError(f"{shown}: {error}; without that row in the file it is done again") from None
+    except json.JSONDecodeError as error:
+        if FORMAT not in text[:100]:
+            raise ScheduleError(f"{shown}: exists, and holds {_NO_ROWS}") from None
+        raise ScheduleError(f"{shown}: cut off or damaged at line {error.lineno}, so that it holds {_NO_ROWS}") from None
     except (ValueError, TypeError, KeyError, RecursionError, csv.Error):
-        raise ScheduleError(
-            f"{shown}: exists, and holds no rows of a sweep to go on from; expected another name, or no such file"
-        ) from None
+        raise ScheduleError(f"{shown}: exists, and holds {_NO_ROWS}") from None
 
 
 @contextmanager
