@@ -58,8 +58,21 @@ def test_two_copies_on_four_ranks(column, optimum):
     ],
 )
 def test_other_limits(cap, column, optimum):
-    found = synthesize(bidirectional(4), CostModel.of(**COLUMNS[column]), Limits(cap))
+    found = synthesize(bidirectional(4), CostModel.of(**COLUMNS[column]), Limits(cap), scope="mirrored")
     assert (found.status, found.value) == ("optimal", optimum)
+
+
+HOP = {"F": 4, "I": 4, "W": 4, "FB": 10, "hop": 1}
+
+
+@pytest.mark.parametrize(
+    ("problem", "prices", "cap", "optimum"),
+    [(bidirectional(2, 8), HOP, 4, 87), deep(bidirectional(4), COLUMNS[0], 2, 32), deep(bidirectional(4), COLUMNS[2], 2, 64)],
+)
+def test_symmetry_is_given_up_where_it_is_known_to_lose(problem, prices, cap, optimum):
+    found = synthesize(problem, CostModel.of(**prices), Limits(cap))
+    assert (found.status, found.value, found.scope) == ("optimal", optimum, "all")
+    assert synthesize(problem, CostModel.of(**prices), Limits(cap), scope="mirrored").value > optimum
 
 
 @pytest.mark.parametrize(("column", "optimum"), [(0, 38), (1, 64), deep(2, 71), deep(3, 371)])

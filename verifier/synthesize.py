@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from itertools import pairwise
 from time import monotonic
 
 from verifier.bounds import Bound, board_bounds, board_grain
@@ -208,7 +209,8 @@ def synthesize(
     scope
         Among which schedules optimality is to be shown: ``mirrored`` halves a problem that is its own mirror image, and can
         lose; ``all`` never does. ``auto`` is ``mirrored`` where a problem is its own mirror image and no overlapped pair is
-        shorter than one of its ops; no loss is known there.
+        shorter than one of its ops. With hops, or fewer activations than ranks, losses are known even there; then ``auto``
+        looks among all for as long again, and for the rest of the budget if that finds anything shorter.
     objective
         ``makespan``, or ``span-idle``: the longest time from a rank's first start to its last end. Of schedules that are
         equal in it the one with the lower peak of activations is kept, then the one with more overlapped pairs; that is best
@@ -243,6 +245,7 @@ def synthesize(
     known = [schedule for schedule in seeds if schedule.problem == problem]
     mirrored = _is_mirrored(question, scope, known)
     search = _Search(replace(question, mirrored=mirrored), budget, seed, on_progress)
+    search.widens = mirrored and scope == "auto" and _symmetry_loses(question)
     try:
         require_room(problem, costs, limits)
     except ScheduleError as error:
@@ -284,6 +287,14 @@ def _is_mirrored(question: Question, scope: str, known: Iterable[Schedule]) -> b
     return scope == "mirrored" or (symmetric and _pairs_are_long(question))
 
 
+def _symmetry_loses(question: Question) -> bool:
+    """Whether cases are known in which symmetry loses though pairs are long: with hops, and with less than P activations."""
+    ranks = range(question.problem.ranks)
+    caps = [question.limits.activations_on(rank) for rank in ranks]
+    hops = any(question.costs.hop_ticks(a, b) for a, b in pairwise(ranks))
+    return hops or any(cap is not None and cap < len(ranks) for cap in caps)
+
+
 def _pairs_are_long(question: Question) -> bool:
     """Whether no overlapped pair is shorter than a single forward, input or weight backward."""
     board = question.board
@@ -322,6 +333,8 @@ class _Search:
         """Solvers that say: nothing shorter than ``here``, in the scope."""
         self.recorded = False
         """Whether they said so in an earlier search."""
+        self.widens = False
+        """Whether symmetry was chosen for a start only, where it is known to lose."""
 
     # ------------------------------------------------------------------------------------------------------------- time
 
@@ -384,14 +397,23 @@ class _Search:
     # ------------------------------------------------------------------------------------------------------- the methods
 
     def run(self, seeds: Iterable[Schedule]) -> None:
-        """Methods in turn, each for longer than before, until bound and schedule meet."""
+        """Methods in turn until bound and schedule meet; then among all schedules, where symmetry is known to lose."""
         self._start(seeds)
+        self._take_turns()
+        if self.widens and self.met and self.value > self.everywhere.ticks and self.left > 0.1:
+            self._widen()
+
+    def _take_turns(self) -> None:
+        """Each method for longer than before."""
         starts = 3 * sum(self.board.counts)
+        longer = 2 if starts <= LARGE else 4
         turn = 0
         while not self.met and self.left > 0.1:
             # Compiled search needs a second to begin with; what is small is closed before that.
             if (turn or starts > SMALL) and self.left > 2:
-                self._improve(min(FIRST_SEARCH * 2**turn, self.left), turn)
+                seconds = FIRST_SEARCH * longer**turn
+                # What is left after a search should be worth another one, which begins anew.
+                self._improve(seconds if starts <= LARGE or self.left > 3 * seconds else self.left, turn)
             if not self.met and self.left > 0.1 and starts <= LARGE:
                 self._ask(FIRST_QUESTION * 10**turn)
             elif self.left < 2:
@@ -399,6 +421,27 @@ class _Search:
             turn += 1
         if self.met and self.refuted_by and not self.recorded and self.left > 0.1:
             self._confirm()
+
+    def _widen(self) -> None:
+        """Look for anything shorter among all schedules for as long as everything took so far; then go on where it leads."""
+        value, mirrored = self.value, (self.question, self.here, self.refuted_by, self.recorded)
+        seconds = max(FIRST_QUESTION, self.spent)
+        self._ask_about(replace(self.question, mirrored=False), self.everywhere, (), False)
+        try:
+            if 3 * sum(self.board.counts) <= LARGE:
+                self._answer(value - self.grain, seconds)
+            elif self.left > 2:
+                self._improve(min(self.left, seconds), 0)
+        finally:
+            if self.value == value and not self.met:
+                self._ask_about(*mirrored)
+        if not self.question.mirrored:
+            self._take_turns()
+
+    def _ask_about(self, question: Question, here: Bound, refuted_by: tuple[str, ...], recorded: bool) -> None:
+        """Look in another scope from now on."""
+        self.question, self.board, self.grain = question, question.board, board_grain(question.board)
+        self.here, self.refuted_by, self.recorded = here, refuted_by, recorded
 
     def _start(self, seeds: Iterable[Schedule]) -> None:
         """What is known, the families and their variants while time permits, and list scheduling, which is always legal."""

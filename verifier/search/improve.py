@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 LONGEST = 2**60
 """Ticks of the longest order that compiled search can measure."""
+PLAIN_SHARE = 0.6
+"""Of the time that is left, what a search without kernel takes before one with it."""
 TIDY = 10
 """One part in so many of the changes goes into fewer activations at the end."""
 
@@ -285,16 +287,18 @@ class _Search:
             found.append(Found(max(spans) if self.spans else timeline.makespan_ticks, f"list scheduling {taste}", order))
         return _Stage(board, min(found, key=lambda other: other.ticks))
 
-    def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0) -> None:
+    def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0, share: float = 1.0) -> None:
         """
         Search a pool, then a last pass for fewer activations.
 
-        ``ahead`` ticks are added in what is shown. An interrupt ends the search; what was found so far remains.
+        ``ahead`` ticks are added in what is shown, and a share of the time that is left may be taken. An interrupt ends the
+        search; what was found so far remains.
         """
+        until = None if self.stop is None else self.stop - (1 - share) * (self.stop - monotonic())
 
         def told() -> bool:
             self.progress(Progress(pool.best.ticks + ahead, self.spent + pool.spent))
-            return self.due()
+            return self.due() or (until is not None and monotonic() > until)
 
         try:
             pool.search(evaluations - evaluations // TIDY, target, told)
@@ -311,7 +315,7 @@ class _Search:
         plain = Pool(base, board_seeds(base), seed=self.seed)
         forms = self._forms(base, plain.kept, turns)
         if not any(ticks + self._ahead(form, more - turns) <= self.target for ticks, _, form in forms):
-            self.run(plain, 0, evaluations // 3, ahead=self._ahead(forms[0][2], more) if forms else 0)
+            self.run(plain, 0, evaluations // 3, self._ahead(forms[0][2], more) if forms else 0, PLAIN_SHARE)
             forms += self._forms(base, plain.kept, turns)
         if not forms:
             return None

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from verifier.families import FAMILIES, build_family, placement
+from verifier.hops import spaced
 from verifier.model import Block, Problem, Schedule, ScheduleError
 from verifier.search.greedy import TASTES, greedy
 from verifier.search.strings import Board, Order, Token, fits_mirror
@@ -54,10 +56,29 @@ def _seeds(board: Board) -> Iterator[tuple[str, Order]]:
         yield schedule.name, usable(order, board)
         opened = tuple(tuple(_opened(row, board, rank)) for rank, row in enumerate(order))
         yield f"{schedule.name}, step 4 opened by a pair", usable(opened, board)
+    yield from _spaced(board)
     yield "one micro-batch at a time", usable(one_at_a_time(board), board)
     work = problem.stages * problem.total_microbatches
     for taste in TASTES[: max(2, 10_000 // work)]:
         yield f"list scheduling {taste}", greedy(board, taste)
+
+
+def _spaced(board: Board) -> Iterator[tuple[str, Order]]:
+    """DualPipe's wave of pairs with time to spare on the links, where messages take time and memory allows it."""
+    problem, ranks = board.problem, board.problem.ranks
+    level = max(problem.microbatches)
+    caps = [2 * ranks if cap is None else int(cap) for cap in map(board.limits.activations_on, range(ranks))]
+    hops = any(board.costs.hop_ticks(a, b) for a, b in pairwise(range(ranks)))
+    if (
+        board.folded
+        or not hops
+        or not level
+        or min(caps) <= ranks + 1
+        or placement("bidirectional", ranks) != problem.placement
+    ):
+        return
+    schedule = spaced(ranks, 2 * level, min(caps))
+    yield schedule.name, usable(board.encode(trimmed(schedule, problem)), board)
 
 
 def family_schedules(problem: Problem, board: Board) -> Iterator[Schedule]:
