@@ -13,7 +13,7 @@ from verifier.catalogue import __main__ as module
 from verifier.catalogue.cells import COSTS, Cell, cells
 from verifier.catalogue.lookup import folder, known, ratio, read_index, recorded
 from verifier.catalogue.making import _repeating, make, path, read, shortened
-from verifier.catalogue.table import dualpipe, row
+from verifier.catalogue.table import digest, dualpipe, row
 from verifier.commands.synthesizing import synthesize as command
 from verifier.costs import CostModel
 from verifier.families import build_family, placement
@@ -45,7 +45,7 @@ def judge(each: dict) -> None:
     assert source.limits == cell.limits
     makespan = simulate(source.schedule, cell.costs).timeline.makespan
     assert source.claims["makespan"] == each["makespan"] == makespan
-    assert row(read(cell, PLACE)) == each
+    assert row(read(cell, PLACE), digest(PLACE / each["file"])) == each
     if each["table"]:
         assert load(PLACE / each["table"]).schedule == source.schedule
 
@@ -54,6 +54,7 @@ def test_index_equals_files():
     assert {each["file"] for each in ROWS} == {file.name for file in PLACE.glob("*.json")} - {"index.json"}
     assert {each["table"] for each in ROWS} - {None} == {file.name for file in PLACE.glob("*.csv")}
     assert len({each["file"] for each in ROWS}) == len(ROWS)
+    assert all(each["digest"] == digest(PLACE / each["file"]) for each in ROWS)
     page = (PLACE / "README.md").read_text()
     assert all(f"]({each['file']})" in page for each in ROWS)
 

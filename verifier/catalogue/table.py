@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from verifier.all_microbatches.repeating import growth
 from verifier.catalogue.cells import COSTS, HOPPING, MULTIPLES, Cell
-from verifier.catalogue.lookup import INDEX
-from verifier.catalogue.making import Entry, read
+from verifier.catalogue.lookup import INDEX, read_index
+from verifier.catalogue.making import Entry, path, read
 from verifier.costs import CostModel
 from verifier.families import build_family
 from verifier.formats import write_text
@@ -57,20 +58,41 @@ that is proved; `verifier synthesize --all-microbatches` looks for an order with
 
 
 def write_index(cells: Iterable[Cell], folder: Path) -> list[dict[str, object]]:
-    """Write ``index.json`` and ``README.md`` of the cells that have a file; returns the rows."""
-    rows = [row(entry) for cell in cells if (entry := read(cell, folder))]
+    """
+    Write ``index.json`` and ``README.md`` of the cells that have a file; returns the rows.
+
+    The row of a file that did not change since is kept; without an index all are worked out, which takes minutes.
+    """
+    before = {each["file"]: each for each in read_index(folder)} if (folder / INDEX).exists() else {}
+    rows = [_kept_or_new(cell, folder, before) for cell in cells if path(cell, folder).exists()]
     text = ",\n".join(f"  {json.dumps(each)}" for each in rows)
     write_text(folder / INDEX, f'{{"schedules": [\n{text}\n]}}\n')
     write_text(folder / "README.md", "\n".join(_page(rows)) + "\n")
     return rows
 
 
-def row(entry: Entry) -> dict[str, object]:
+def _kept_or_new(cell: Cell, folder: Path, before: dict[str, dict[str, object]]) -> dict[str, object]:
+    file = path(cell, folder)
+    kept, now = before.get(file.name), digest(file)
+    if kept and kept.get("digest") == now:
+        return kept
+    entry = read(cell, folder)
+    assert entry is not None, "it exists"
+    return row(entry, now)
+
+
+def digest(file: Path) -> str:
+    """What tells whether a file changed."""
+    return sha256(file.read_bytes()).hexdigest()[:16]
+
+
+def row(entry: Entry, content: str) -> dict[str, object]:
     """What the index says of a schedule."""
     cell, certificate = entry.cell, entry.certificate
     family = dualpipe(cell)
     return {
         "file": f"{cell.name}.json",
+        "digest": content,
         "table": f"{cell.name}.csv" if cell.placement == "v" else None,
         "placement": cell.placement,
         "ranks": cell.ranks,
