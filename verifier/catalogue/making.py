@@ -16,9 +16,11 @@ from pathlib import Path
 from verifier.all_microbatches.repeating import growth, placed
 from verifier.catalogue.cells import MULTIPLES, Cell
 from verifier.catalogue.lookup import recorded
+from verifier.families import build_family
 from verifier.formats import load, schedule_json, torch_csv, write_text
 from verifier.formats.source import Source
 from verifier.model import Schedule, ScheduleError
+from verifier.search.seeds import usable
 from verifier.search.strings import Board
 from verifier.simulate import simulate
 from verifier.solvers.questions import Question
@@ -33,6 +35,9 @@ SECONDS = {2: (60.0, 120.0), 4: (15.0, 30.0), 8: (15.0, 30.0)}
 MANY = 16
 NO_SEARCH = 0.1
 """Seconds in which nothing is searched for: what is known is replayed, whatever that takes."""
+
+FAMILY = {"bidirectional": "dualpipe", "v": "dualpipev"}
+"""DeepSeek's own order of each placement."""
 
 Told = Callable[[Fraction, Fraction, Fraction], None]
 
@@ -206,6 +211,7 @@ def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
         yield before.source.schedule
     if cell.unfolded and (two := read(cell.unfolded, folder)):
         yield from folded(two.source.schedule, cell)
+    yield from own_orders(cell)
     for multiple in (cell.multiple // 2, cell.multiple // 4):
         shorter = read(cell.times(multiple), folder) if multiple >= 2 else None
         if shorter:
@@ -216,6 +222,17 @@ def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
     for file in sorted(folder.glob(f"{cell.placement}-p{cell.ranks:02}-m{cell.problem.total_microbatches:03}-*.json")):
         if file != path(cell, folder):
             yield load(file).schedule
+
+
+def own_orders(cell: Cell) -> Iterator[Schedule]:
+    """DeepSeek's own order, its full backwards outside pairs whole, then split; nothing where it has none of that size."""
+    try:
+        schedule = build_family(FAMILY[cell.placement], cell.ranks, cell.problem.total_microbatches)
+    except ScheduleError:
+        return
+    board = Board(cell.problem, cell.costs, cell.limits, blocks=("F", "I", "W", "F&B"))
+    yield schedule
+    yield board.decode(usable(board.encode(schedule), board))
 
 
 def lengthened(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:

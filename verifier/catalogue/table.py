@@ -14,17 +14,12 @@ from pathlib import Path
 from verifier.all_microbatches.repeating import growth
 from verifier.catalogue.cells import COSTS, HOPPING, MULTIPLES, Cell
 from verifier.catalogue.lookup import INDEX, read_index
-from verifier.catalogue.making import Entry, path, read
+from verifier.catalogue.making import Entry, own_orders, path, read
 from verifier.costs import CostModel
-from verifier.families import build_family
 from verifier.formats import write_text
-from verifier.model import Schedule, ScheduleError, plain
-from verifier.search.seeds import usable
-from verifier.search.strings import Board
+from verifier.model import Schedule, plain
 from verifier.simulate import simulate
 
-FAMILY = {"bidirectional": "dualpipe", "v": "dualpipev"}
-"""DeepSeek's own order of each placement."""
 COLUMNS = (
     "P",
     "M",
@@ -126,19 +121,8 @@ def dualpipe(cell: Cell) -> Fraction | None:
     >>> dualpipe(Cell("bidirectional", 4, 2, tuple(COSTS[3].items())))
     Fraction(248, 1)
     """
-    try:
-        schedule = build_family(FAMILY[cell.placement], cell.ranks, cell.problem.total_microbatches)
-    except ScheduleError:
-        return None
-    return min(
-        makespan for order in (schedule, split(schedule, cell)) if (makespan := _makespan(order, cell.costs)) is not None
-    )
-
-
-def split(schedule: Schedule, cell: Cell) -> Schedule:
-    """The same with every full backward outside pairs as I, then W."""
-    board = Board(cell.problem, cell.costs, cell.limits, blocks=("F", "I", "W", "F&B"))
-    return board.decode(usable(board.encode(schedule), board))
+    spans = (_makespan(order, cell.costs) for order in own_orders(cell))
+    return min((span for span in spans if span is not None), default=None)
 
 
 def _makespan(schedule: Schedule, costs: CostModel) -> Fraction | None:
