@@ -3,6 +3,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -14,14 +15,18 @@ from verifier.affine import Affine, Condition, affine, least, symbols
 from verifier.check import theorems as checking
 from verifier.check.__main__ import main
 from verifier.check.blocks import Reading
+from verifier.check.bounds import check_bound
+from verifier.check.bubble import check_bubble
 from verifier.check.conditions import EvidenceError
 from verifier.check.counting import busy, complete, peak, weights
 from verifier.check.covering import excludes, in_order, name_of, options_in_order
 from verifier.check.formulas import value_of
 from verifier.check.instances import check_instances
+from verifier.check.published import check_published
 from verifier.check.scripts import asked
 from verifier.check.theorems import check_theorem
 from verifier.check.timing import spans, waits
+from verifier.costs import CostModel
 from verifier.families import DUALPIPE, FAMILIES, ONE_F_ONE_B, ZB2P, build_family
 from verifier.loops import loop
 from verifier.theorems import conditions, demands, structure
@@ -571,8 +576,6 @@ def test_bad_folders_have_exit_codes(tmp_path, capsys):
 
 
 def test_published_formulas_are_checked_where_they_are_wrong(capsys, tmp_path):
-    from verifier.check.published import check_published
-
     found = {"kind": "published", "family": "1f1b", "corrected": certified("1f1b", "idle")}
     assert "proved; 1f1b-idle" in check_published("published-1f1b-bubble", {**found, "counterexample": None})
     right = {"P": 2, "M": 4, "rank": 0, "costs": {"F": 1, "I": 1, "W": 2}}
@@ -586,6 +589,112 @@ def test_what_was_not_decided_has_no_evidence():
     assert evidence_of(Proof("gpipe-legal", "", "", UNKNOWN, 1, 0, 0.0)) is None
     assert Evidence({}).script is None
     assert evidence_of(Proof("gpipe-legal", "", "", PROVED, 1, 1, 0.0)).not_covered == ()
+
+
+# ---------------------------------------- numbers that would make work without end
+
+HUGE = 10**30
+
+
+def numbers_in(written, path=()):
+    """Where whole numbers stand in JSON values."""
+    items = written.items() if isinstance(written, dict) else enumerate(written) if isinstance(written, list) else ()
+    for key, value in items:
+        if type(value) is int:
+            yield (*path, key)
+        yield from numbers_in(value, (*path, key))
+
+
+def with_value(evidence, path, value):
+    changed = copy.deepcopy(evidence)
+    inside = changed
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = value
+    return changed
+
+
+def bubble_evidence(name, costs, *sizes):
+    return json.loads(json.dumps(prove_bubble_constant(build_family(name, *sizes), CostModel.of(**costs)).evidence))
+
+
+@pytest.mark.parametrize("costs", [{}, {"F": 10, "I": 10, "W": 10, "hop": 1}])
+def test_no_number_of_the_evidence_about_a_schedule_makes_work_without_end(costs):
+    evidence = bubble_evidence("1f1b", costs, 3, 6)
+    assert check_bubble(evidence)
+    began = time.monotonic()
+    for path in numbers_in(evidence):
+        for value in (HUGE, -HUGE, "1e999999999", 10**9):
+            try:
+                check_bubble(with_value(evidence, path, value))
+            except (EvidenceError, ValueError, TypeError):
+                continue
+            # What runs late in a timeline, or is priced and not run, may be as late and dear as it likes.
+            assert path[0] in ("free", "timed", "costs")
+    assert time.monotonic() - began < 60
+
+
+def test_no_number_of_the_evidence_of_a_bound_makes_work_without_end():
+    written = {"placement": [[0, 1]], "microbatches": [1], "order": [["0F0", "0B0"], ["1F0", "1B0"]]}
+    evidence = {"kind": "bubble-at-most", "schedule": written, "costs": "F=1..2", "bound": "1/2", "status": "proved"}
+    assert check_bound(evidence)
+    for path in [("bound",), *numbers_in(evidence)]:
+        for value in (HUGE, "1e999999999"):
+            with pytest.raises((EvidenceError, ValueError, TypeError)):
+                check_bound(with_value(evidence, path, value) | ({"status": "refuted"} if value == HUGE else {}))
+    for costs in ("F=[" + ",".join(["1..2"] * 40) + "]", "F=1e99999999"):
+        with pytest.raises((EvidenceError, ValueError)):
+            check_bound({**evidence, "costs": costs})
+
+
+def test_no_number_of_other_evidence_makes_work_without_end(evidence):
+    some = dict(sorted(evidence["certificates"].items())[::17])
+    for path in list(numbers_in({**evidence, "certificates": some}))[::11]:
+        changed = with_value(evidence, path, HUGE)
+        try:
+            assert "all " in check_theorem("1f1b-idle", changed)
+        except (EvidenceError, ValueError, IndexError):
+            continue
+        # A certificate that nobody asks for is not looked at.
+        assert path[0] == "certificates"
+    proof = prove("published-zb1p-bubble")
+    found = json.loads(json.dumps(evidence_of(proof).checked))
+    for path in numbers_in(found["counterexample"]):
+        with pytest.raises((EvidenceError, ValueError)):
+            check_published("published-zb1p-bubble", with_value(found, ("counterexample", *path), HUGE))
+
+
+def test_start_times_over_no_denominator_show_nothing():
+    evidence = bubble_evidence("1f1b", {}, 3, 6)
+    # All inequalities hold between zeros.
+    blocks = len(evidence["free"]["start"])
+    for denominator in (0, -1):
+        free = {"per_copy": 0, "denominator": denominator, "start": [0] * blocks}
+        with pytest.raises(EvidenceError, match="denominator"):
+            check_bubble({**evidence, "free": free})
+
+
+def test_a_base_beyond_all_sizes_is_one_line(tmp_path, capsys):
+    proof = prove_bubble_constant(build_family("1f1b", 4, 16))
+    entry = write(proof, evidence_of(proof), str(tmp_path))
+    file = tmp_path / entry["certificates"]["file"]
+    evidence = json.loads(file.read_text())
+    evidence["paths"][0]["base"] = HUGE
+    file.write_text(json.dumps(evidence))
+    manifest = json.loads((tmp_path / "manifest.json").read_text())
+    (name,) = manifest
+    manifest[name]["certificates"]["sha256"] = sha256(file.read_bytes()).hexdigest()
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    assert main([str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "a path's base is a whole number from 0 to" in line
+
+
+def test_what_evidence_says_makes_no_lines_of_its_own(tmp_path, capsys):
+    (tmp_path / "manifest.json").write_text(json.dumps({"gpipe-legal\nall: proved": {"certificates": {"file": "x" * 5000}}}))
+    assert main([str(tmp_path)]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert len(line) < 1000
 
 
 @pytest.mark.deep

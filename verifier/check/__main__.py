@@ -19,6 +19,9 @@ from verifier.check.scripts import asked
 from verifier.check.sentences import check_sentences
 from verifier.check.theorems import check_theorem
 
+MAX_SHOWN = 400
+"""Letters of what evidence says wrong."""
+
 
 def main(arguments: list[str]) -> int:
     """Check every entry of the folder's manifest, one line each."""
@@ -36,9 +39,19 @@ def main(arguments: list[str]) -> int:
     for name in names:
         try:
             sys.stdout.write(f"{_checked(folder, name, entries[name])}\n")
-        except (EvidenceError, OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
+        except (
+            EvidenceError,
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            ArithmeticError,
+            RecursionError,
+        ) as error:
             wrong += 1
-            sys.stdout.write(f"{name}: {error if isinstance(error, EvidenceError) else f'not readable: {error!r}'}\n")
+            why = str(error) if isinstance(error, EvidenceError) else f"not readable: {error!r}"
+            sys.stdout.write(f"{_one_line(name)}: {_one_line(why)}\n")
     return 1 if wrong or not names else 0
 
 
@@ -53,6 +66,12 @@ def _checked(folder: Path, name: str, entry: Mapping[str, Any]) -> str:
     if evidence["kind"] == "published":
         return check_published(name, evidence, asked(text))
     return check_bubble(evidence) if evidence["kind"] == "bubble-constant" else check_bound(evidence)
+
+
+def _one_line(text: str) -> str:
+    """What evidence says, so that it cannot make lines of its own."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in text)
+    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
 
 
 def _read(folder: Path, listed: Mapping[str, str]) -> str:

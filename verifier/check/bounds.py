@@ -7,9 +7,9 @@ from fractions import Fraction
 from typing import Any
 
 from verifier.check import order
-from verifier.check.conditions import require
+from verifier.check.conditions import rational, require
 from verifier.costs import CostModel
-from verifier.theorems.boxes import MAKESPAN, Box
+from verifier.theorems.boxes import BUBBLE, MAKESPAN, MAX_RANGES, Box
 
 
 def check_bound(evidence: Mapping[str, Any]) -> str:
@@ -31,7 +31,9 @@ def check_bound(evidence: Mapping[str, Any]) -> str:
     'makespan-at-most 8: proved, the makespan is 8 at F=2,I=2,W=4'
     """
     problem, rows = order.read_schedule(evidence["schedule"])
-    bound, box = Fraction(evidence["bound"]), Box.parse(evidence["costs"])
+    bound, box = rational(evidence["bound"], "the bound"), Box.parse(evidence["costs"])
+    require(evidence["kind"] in (MAKESPAN, BUBBLE), "a bound is on makespan or bubble")
+    require(evidence["kind"] == MAKESPAN or len(box.ranges) <= MAX_RANGES, f"at most {MAX_RANGES} ranges, 2^k corners")
     found: list[tuple[Fraction, str]] = []
     for corner in [box.at(1)] if evidence["kind"] == MAKESPAN else box.corners():
         costs = CostModel.parse(corner)

@@ -7,10 +7,17 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
-from verifier.check.conditions import require
+from verifier.check.conditions import rational, require, whole
 from verifier.check.order import Rows, edges, makespan, read_schedule, reads
 from verifier.costs import CostModel
 from verifier.model import Block, Op, Problem
+
+MAX_BLOCKS, TIMES = 100_000, 16
+"""A schedule that is built has at most so many blocks more than so many times those of the evidence."""
+MAX_WORK = 10_000_000
+"""Blocks of all schedules that are built."""
+MAX_DENOMINATOR = 10**18
+"""Of T, which is a time over a number of copies."""
 
 
 def check_bubble(evidence: Mapping[str, Any]) -> str:
@@ -40,14 +47,17 @@ def check_bubble(evidence: Mapping[str, Any]) -> str:
         rows = family.rows(k)
         family.check_timeline(rows, k, free, unit, "no circle of waiting blocks")
         family.check_timeline(rows, k, timed, costs, "upper bound")
-    slope = Fraction(str(timed["per_copy"]))
+    slope = rational(timed["per_copy"], "T")
+    require(evidence["claim"] in ("constant", "growing"), "the claim is constant or growing")
     if evidence["claim"] == "constant":
         _check_constant(family, evidence, slope)
         return f"constant: each kernel period takes {slope / costs.ticks_per_unit} on every rank, for all k >= 0"
+    ends = makespan(family.problem.stages, family.rows(0), costs)
+    require(rational(evidence["makespan"], "the makespan") == ends, "the makespan of S_0")
     growth = [slope - family.busy(rank) for rank in range(family.ranks)]
     require(any(growth), "some rank's idle time grows")
-    paths = [family.path(path, slope) for path in evidence["paths"]]
     copies = {path["copies"] for path in evidence["paths"]}
+    paths = [family.path(path, slope) for path in evidence["paths"]]
     remainders = {path["base"] % path["copies"] for path in evidence["paths"]}
     require(len(copies) == 1 and len(remainders) == copies.pop(), "a path for every remainder of k")
     assert all(length > 0 for length in paths), "paths were measured"
@@ -57,7 +67,7 @@ def check_bubble(evidence: Mapping[str, Any]) -> str:
 
 def _check_constant(family: _Longer, evidence: Mapping[str, Any], slope: Fraction) -> None:
     """Busy time and both bounds have one slope, and the bounds meet."""
-    ends = Fraction(str(evidence["makespan"]))
+    ends = rational(evidence["makespan"], "the makespan")
     timed = evidence["timed"]
     for rank in range(family.ranks):
         require(family.busy(rank) == slope, f"rank {rank} is busy for T in every period")
@@ -76,15 +86,16 @@ class _Longer:
     def __init__(self, evidence: Mapping[str, Any]) -> None:
         self.problem, self.order = read_schedule(evidence["schedule"])
         self.costs = CostModel.of(**evidence["costs"])
-        self.period = int(evidence["period"])
-        self.windows = [(int(start), int(end)) for start, end in evidence["windows"]]
         self.ranks = self.problem.ranks
-        require(len(self.windows) == self.ranks, "one kernel per rank")
-        require(len(set(self.problem.microbatches)) == 1 and self.period >= 1, "directions of equal size")
-        require(
-            all(0 <= start < end <= len(row) for row, (start, end) in zip(self.order, self.windows, strict=True)),
-            "kernels lie inside their rows",
-        )
+        self.blocks = sum(map(len, self.order))
+        self._left = MAX_WORK + TIMES * self.blocks
+        require(len(set(self.problem.microbatches)) == 1, "directions of equal size")
+        # A kernel stands in S_0, so it serves no more micro-batches than S_0 has.
+        self.period = whole(evidence["period"], 1, self.problem.microbatches[0], "the period")
+        self.windows: list[tuple[int, int]] = []
+        for row, (start, end) in zip(self.order, evidence["windows"], strict=True):
+            first = whole(start, 0, len(row) - 1, "a kernel's start")
+            self.windows.append((first, whole(end, first + 1, len(row), "a kernel's end")))
         self.front, self.behind = self._spread()
 
     def _spread(self) -> tuple[dict[Op, int], dict[Op, int]]:
@@ -123,7 +134,10 @@ class _Longer:
             require(inside == sorted(jobs * self.period), "a kernel takes what it frees")
 
     def rows(self, k: int) -> Rows:
-        """The order of S_k."""
+        """The order of S_k; refused if the evidence asks for more than anybody wants to wait for."""
+        size = self.blocks + k * sum(end - start for start, end in self.windows)
+        self._left -= size
+        require(size <= MAX_BLOCKS + TIMES * self.blocks and self._left >= 0, "schedules are small enough to be built again")
         rows = []
         for row, (start, end) in zip(self.order, self.windows, strict=True):
             copies = [self._later(block, j) for j in range(1, k + 1) for block in row[start:end]]
@@ -135,22 +149,28 @@ class _Longer:
 
     def times(self, k: int, timeline: Mapping[str, Any]) -> dict[tuple[int, int], int]:
         """When every block of S_k starts, in ticks over the denominator."""
-        step = Fraction(str(timeline["per_copy"])) * timeline["denominator"]
+        step = rational(timeline["per_copy"], "T") * self.scale(timeline)
         require(step.denominator == 1, "T over the stated denominator")
         found: dict[tuple[int, int], int] = {}
         base = 0
         for rank, (row, (start, end)) in enumerate(zip(self.order, self.windows, strict=True)):
             x = timeline["start"][base : base + len(row)]
-            require(len(x) == len(row) and min(x) >= 0, "a start time for every block")
+            right = len(x) == len(row) and all(type(time) is int and time >= 0 for time in x)
+            require(right, "a start time for every block")
             base += len(row)
             copies = [time + j * int(step) for j in range(1, k + 1) for time in x[start:end]]
             later = [time + k * int(step) for time in x[end:]]
             found |= {(rank, position): time for position, time in enumerate([*x[:end], *copies, *later])}
         return found
 
+    @staticmethod
+    def scale(timeline: Mapping[str, Any]) -> int:
+        """The denominator of start times; below 1 no inequality would say anything."""
+        return whole(timeline["denominator"], 1, MAX_DENOMINATOR, "a denominator")
+
     def check_timeline(self, rows: Rows, k: int, timeline: Mapping[str, Any], costs: CostModel, what: str) -> None:
         """All of S_k's inequalities."""
-        times, scale = self.times(k, timeline), timeline["denominator"]
+        times, scale = self.times(k, timeline), self.scale(timeline)
         waits = edges(self.problem.stages, rows, costs)
         require(all(times[v] >= times[u] + lag * scale for u, v, lag in waits), f"{what}, k = {k}")
 
@@ -165,16 +185,19 @@ class _Longer:
 
     def path(self, path: Mapping[str, Any], slope: Fraction) -> int:
         """The length of a path whose middle part can be run again, after all that is asked of it."""
-        base, (first, last), copies = path["base"], path["middle"], path["copies"]
-        rows = self.rows(base)
+        (first, last), copies = path["middle"], path["copies"]
         nodes = [(rank, position) for rank, position in path["nodes"]]
+        # From block to block a path gets on by at most K + 1 copies, and stands on each of them.
+        most = len(nodes) * (self.largest_base + 1)
+        base, copies = whole(path["base"], 0, most, "a path's base"), whole(copies, 1, most, "a path's copies")
+        rows = self.rows(base)
         lags: dict[tuple[tuple[int, int], tuple[int, int]], int] = {}
         for u, v, lag in edges(self.problem.stages, rows, self.costs):
             lags[u, v] = max(lag, lags.get((u, v), 0))
         steps = list(pairwise(nodes))
         require(all(step in lags for step in steps), "a path waits at every step")
         zones = [self._zone(node, base) for node in nodes]
-        require(0 <= first < last < len(nodes) and copies >= 1 and base >= 0, "a path with a middle part")
+        require(0 <= first < last < len(nodes), "a path with a middle part")
         require(all(zone < 2 for zone in zones[: last + 1]) and all(zone > 0 for zone in zones[first:]), "a path in order")
         (rank, here), (same, there) = nodes[first], nodes[last]
         start, end = self.windows[rank]
@@ -182,7 +205,9 @@ class _Longer:
         again = sum(lags[step] for step in steps[first:last])
         require(again == copies * slope, "the middle part takes T per copy")
         rank, position = nodes[-1]
-        return sum(lags[step] for step in steps) + self.costs.ticks(rows[rank][position])
+        length = sum(lags[step] for step in steps) + self.costs.ticks(rows[rank][position])
+        require(path["length"] == length, "a path is as long as it says")
+        return length
 
     def _zone(self, node: tuple[int, int], k: int) -> int:
         """0 in front of the kernel copies of S_k, 1 among them, 2 behind."""

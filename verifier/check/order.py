@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from verifier.check.conditions import require
+from verifier.check.conditions import require, whole
 from verifier.costs import CostModel
 from verifier.model import Block, Op, Problem
 
@@ -29,8 +30,13 @@ def read_schedule(written: Mapping[str, Any]) -> tuple[Problem, Rows]:
     >>> order[0][1].ops
     (Op(kind='I', direction=0, stage=0, microbatch=0), Op(kind='W', direction=0, stage=0, microbatch=0))
     """
-    problem = Problem(tuple(map(tuple, written["placement"])), tuple(written["microbatches"]))
     order = tuple(tuple(map(Block.parse, row)) for row in written["order"])
+    ops = sum(len(block.ops) for row in order for block in row)
+    # Sizes are compared with what is written out before anything of that size is made.
+    counts = tuple(whole(count, 0, ops, "a number of micro-batches") for count in written["microbatches"])
+    placement = tuple(tuple(whole(rank, 0, len(order) - 1, "a rank") for rank in row) for row in written["placement"])
+    problem = Problem(placement, counts)
+    require(3 * problem.stages * sum(counts) == ops, "every op exactly once")
     require(len(order) == problem.ranks, "one row per rank")
     require(sorted(op for row in order for block in row for op in block.ops) == sorted(problem.ops()), "every op exactly once")
     placed = problem.placement
@@ -75,23 +81,29 @@ def edges(stages: int, rows: Rows, costs: CostModel) -> Iterator[tuple[Place, Pl
 
 def earliest(stages: int, rows: Rows, costs: CostModel) -> dict[Place, int]:
     """
-    When every block starts at the earliest, in ticks, by letting each wait until nothing changes.
+    When every block starts at the earliest, in ticks, each worked out when all that it waits for are.
 
     Raises
     ------
     EvidenceError
         If blocks wait in a circle.
     """
-    found = sorted(edges(stages, rows, costs), key=lambda edge: edge[1][1])
     begin = {(rank, at): 0 for rank, row in enumerate(rows) for at in range(len(row))}
-    for _ in range(len(begin) + 1):
-        changed = False
-        for u, v, lag in found:
-            if begin[u] + lag > begin[v]:
-                begin[v], changed = begin[u] + lag, True
-        if not changed:
-            return begin
-    require(False, "no blocks wait in a circle")
+    after: dict[Place, list[tuple[Place, int]]] = {place: [] for place in begin}
+    left = dict.fromkeys(begin, 0)
+    for u, v, lag in edges(stages, rows, costs):
+        after[u].append((v, lag))
+        left[v] += 1
+    ready, done = deque(place for place, count in left.items() if not count), 0
+    while ready:
+        u = ready.popleft()
+        done += 1
+        for v, lag in after[u]:
+            begin[v] = max(begin[v], begin[u] + lag)
+            left[v] -= 1
+            if not left[v]:
+                ready.append(v)
+    require(done == len(begin), "no blocks wait in a circle")
     return begin
 
 

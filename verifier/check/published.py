@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from verifier.check import order
-from verifier.check.conditions import require
+from verifier.check.conditions import require, whole
 from verifier.check.theorems import check_theorem
 from verifier.costs import CostModel
 from verifier.families import FAMILIES, build_family
@@ -16,6 +16,9 @@ from verifier.theorems.theories import ANY_COSTS, THEORIES
 
 LARGEST = 4
 """P and M, at which two formulas are compared that are affine in both and linear in the costs."""
+
+MAX_SIZE = 64
+"""P and M of a counterexample; there are smaller ones for every formula that is wrong."""
 
 
 def check_published(name: str, evidence: Mapping[str, Any], asked: Collection[str] | None = None) -> str:
@@ -45,7 +48,8 @@ def check_published(name: str, evidence: Mapping[str, Any], asked: Collection[st
 
 def _differs(family: str, point: Mapping[str, Any]) -> str:
     """A size and costs at which a rank idles otherwise than published."""
-    ranks, microbatches, rank = point["P"], point["M"], point["rank"]
+    ranks, microbatches = (whole(point[size], 1, MAX_SIZE, size) for size in "PM")
+    rank = whole(point["rank"], 0, ranks - 1, "rank")
     costs = CostModel.of(**point["costs"])
     prices = [costs.prices[kind] for kind in ("F", "I", "W", "B", "F&B")]
     f, i, w, b, pair = (price for price in prices if isinstance(price, Fraction))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from typing import Any
 
-from verifier.check.conditions import require
+from verifier.check.conditions import rational, require
 from verifier.theorems.boxes import sentence
 from verifier.theorems.bubble import STATEMENT
 from verifier.theorems.statements import THEOREMS
@@ -43,6 +42,6 @@ def check_sentences(name: str, entry: Mapping[str, Any], evidence: Mapping[str, 
         require(name == evidence["kind"] and STATEMENT in statement, statement)
         require(status == ("proved" if evidence["claim"] == "constant" else "refuted"), f"{name}: {status}")
     else:
-        said = sentence(evidence["kind"], Fraction(evidence["bound"]))
+        said = sentence(evidence["kind"], rational(evidence["bound"], "the bound"))
         require(name == evidence["kind"] and statement.endswith(f": {said}"), statement)
         require(domain == evidence["costs"] and status == evidence["status"], f"{statement}, where: {domain}")
