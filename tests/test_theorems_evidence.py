@@ -30,6 +30,7 @@ from verifier.costs import CostModel
 from verifier.families import DUALPIPE, FAMILIES, ONE_F_ONE_B, ZB2P, build_family
 from verifier.loops import loop
 from verifier.theorems import conditions, demands, structure
+from verifier.theorems.boxes import Box, prove_at_most
 from verifier.theorems.bubble import prove_bubble_constant
 from verifier.theorems.classes import Analysis
 from verifier.theorems.conditions import Formula, Implication, OneOf
@@ -533,6 +534,18 @@ def add_what_contradicts(text):
     return text.replace("(push 1)", "(assert false)\n(push 1)", 1)
 
 
+def never_leave_a_level(text):
+    return "".join(text.rsplit("(pop 1)\n", 1))
+
+
+def leave_out_a_declaration(text):
+    return text.replace("(declare-const P Int)\n", "")
+
+
+def declare_a_symbol_twice(text):
+    return text.replace("(declare-const P Int)\n", 2 * "(declare-const P Int)\n")
+
+
 def leave_a_level_early(text):
     return text.replace("(push 1)", "(pop 1)", 1)
 
@@ -545,6 +558,18 @@ def leave_a_level_early(text):
         drop_a_hypothesis,
         add_what_contradicts,
         leave_a_level_early,
+        never_leave_a_level,
+        leave_out_a_declaration,
+        declare_a_symbol_twice,
+        lambda text: text.replace("P Int", "P Real"),
+        lambda text: text.replace("QF_LIA", "QF_LRA"),
+        lambda text: text.replace("(set-logic QF_LIA)\n", ""),
+        lambda text: text.replace("(push 1)", "; c\r(assert (< 0 0))\n(push 1)", 1),
+        lambda text: text.replace("(push 1)", "; c\u2028(assert (< 0 0))\n(push 1)", 1),
+        lambda text: text.replace("(push 1)", "; c\x85(assert (< 0 0))\n(push 1)", 1),
+        lambda text: text.replace("(push 1)", "(set-info :x |)(assert (< 0 0)) ;|)(push 1)", 1),
+        lambda text: text.replace("(push 1)", "sat (push 1)", 1),
+        lambda text: text.replace("(push 1)", "(push\N{NO-BREAK SPACE}1)", 1),
         str.upper,
         lambda text: text + ")",
     ],
@@ -560,9 +585,54 @@ def test_text_that_does_not_ask_about_everything_is_refused(folder, change, caps
     assert "gpipe-legal: not covered" in capsys.readouterr().out
 
 
+@cache
+def bound_evidence(costs="F=9..11,I=10..14,W=8..9,FB=24..28", bound=680):
+    return evidence_of(prove_at_most("makespan-at-most", Fraction(bound), build_family("dualpipe", 4, 8), Box.parse(costs)))
+
+
+@pytest.mark.parametrize("costs", ["F=9..11,I=10..14,W=8..9,FB=24..28", "F=[1..2,1,1,1/3],I=1..3/2,W=1,hop=1/4..1", "F=1,B=2"])
+def test_the_question_of_a_bound_is_the_one_that_the_checker_asks(costs):
+    found = bound_evidence(costs)
+    assert "proved" in check_bound(found.checked, found.script.text)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda text: "",
+        lambda text: "(check-sat)",
+        lambda text: "(assert false)(check-sat)",
+        lambda text: text.replace("680", "999"),
+        lambda text: text.replace("680.0", "(/ 680.0 0.0)"),
+        lambda text: text.replace("(check-sat)", "(assert false)(check-sat)"),
+        lambda text: text.replace("(check-sat)", "(check-sat)(check-sat)"),
+        lambda text: text.replace("(assert (or", "(assert (and"),
+        lambda text: text.replace("QF_LRA", "QF_LIA"),
+        lambda text: text.replace("Real", "Int", 1),
+        lambda text: text.replace(" 11.0)", " 10.0)", 1),
+        lambda text: re.sub(r"\(assert \(<= .*\n", "", text, count=1),
+        lambda text: re.sub(r"\(declare-const .*\n", "", text, count=1),
+        lambda text: re.sub(r" +\(< .*\n", "", text, count=40),
+        lambda text: re.sub(r" +\(> .*\n", "", text, count=1),
+        lambda text: text.replace("(assert (or", "(exit)(assert (or"),
+        lambda text: text.replace("        false))", "        true))"),
+        lambda text: text.replace("(assert (or", ";\r(assert false)\n(assert (or"),
+    ],
+)
+def test_another_question_about_a_bound_is_refused(change):
+    found = bound_evidence()
+    changed = change(found.script.text)
+    assert changed != found.script.text
+    with pytest.raises(EvidenceError):
+        check_bound(found.checked, changed)
+    with pytest.raises(EvidenceError, match="solvers are asked"):
+        check_bound({**found.checked, "bound": 1, "status": "refuted"}, found.script.text)
+
+
 def test_text_is_read_as_it_was_meant():
     found = script(["mixed"], MIXED)
-    assert asked(found.text) == {name_of(*rows_of(statement)) for statement in MIXED}
+    assert set(asked(found.text)) == {name_of(*rows_of(statement)) for statement in MIXED}
+    assert len(asked(found.text)) == len(MIXED)
 
 
 def test_bad_folders_have_exit_codes(tmp_path, capsys):

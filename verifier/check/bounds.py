@@ -8,15 +8,21 @@ from typing import Any
 
 from verifier.check import order
 from verifier.check.conditions import rational, require
+from verifier.check.question import check_question
 from verifier.costs import CostModel
 from verifier.theorems.boxes import BUBBLE, MAKESPAN, MAX_RANGES, Box
 
 
-def check_bound(evidence: Mapping[str, Any]) -> str:
+def check_bound(evidence: Mapping[str, Any], text: str | None = None) -> str:
     """
     Check a bound on makespan or bubble, or that it does not hold.
 
     Why corners are enough stands in ``theorems.boxes``; that no duration falls when a cost rises is asked by ``Box``.
+
+    Parameters
+    ----------
+    text
+        What solvers are asked; it must be the question whose answer ``unsat`` confirms the bound.
 
     Raises
     ------
@@ -45,5 +51,8 @@ def check_bound(evidence: Mapping[str, Any]) -> str:
     worst, corner = max(found, key=lambda each: each[0])
     status = "proved" if worst <= bound else "refuted"
     require(status == evidence["status"], f"{evidence['kind']} {bound} is {evidence['status']}")
+    if text is not None:
+        require(evidence["kind"] == MAKESPAN and status == "proved", "solvers are asked about a makespan that is not exceeded")
+        check_question(text, problem.stages, rows, (CostModel.parse(box.at(0)), CostModel.parse(box.at(1))), bound)
     quantity = "makespan" if evidence["kind"] == MAKESPAN else "bubble"
     return f"{evidence['kind']} {bound}: {status}, the {quantity} is {worst} at {corner}"

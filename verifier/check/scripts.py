@@ -1,7 +1,8 @@
 """
 SMT-LIB 2 text, read back: which conditions a solver is asked about, so that none of those that there have to be is missing.
 
-A solver that answers ``unsat`` to every check of the text has then confirmed all that the checker demands.
+A solver that answers ``unsat`` to every check of the text has then confirmed all that the checker demands. So nothing is read
+that a solver might read otherwise: no other characters, commands, logic or sorts than the product writes.
 """
 
 from __future__ import annotations
@@ -14,31 +15,39 @@ from verifier.check.blocks import denied
 from verifier.check.conditions import require
 from verifier.check.covering import in_order, name_of, options_in_order
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
-_SKIPPED = ("set-logic", "declare-const")
+_TOKEN = re.compile(r"(?P<skipped>[ \n]+|;[^\n]*)|\|[ -{}~]*\||[()]|[\w<>=*+./-]+", re.ASCII)
+_SYMBOL = re.compile(r"[A-Za-z][\w.]*", re.ASCII)
+_RESERVED = frozenset(("and", "assert", "distinct", "div", "false", "ite", "let", "mod", "not", "or", "true", "xor"))
 
 
-def asked(text: str) -> frozenset[str]:
+def asked(text: str) -> tuple[str, ...]:
     """
-    The names, as of certificates, of what the checks of a text are about.
+    The names, as of certificates, of what the checks of a text are about, one for each check.
 
     Raises
     ------
     EvidenceError
-        If the text holds anything but conjunctions of affine comparisons with 0, and their negations.
+        If the text holds anything but conjunctions of affine comparisons with 0, and their negations, of declared symbols.
 
     Examples
     --------
     >>> from verifier.affine import symbols
     >>> x, = symbols("x")
-    >>> text = "(declare-const x Int) (assert (>= x 0)) (push 1) (assert (< (+ (* 2 x) 1) 0)) (check-sat) (pop 1)"
-    >>> asked(text) == {name_of(in_order([x, -2 * x - 2]))}
+    >>> text = "(push 1) (assert (>= x 0)) (assert (< (+ (* 2 x) 1) 0)) (check-sat) (pop 1)"
+    >>> asked(f"(set-logic QF_LIA) (declare-const x Int) {text}") == (name_of(in_order([x, -2 * x - 2])),)
     True
     """
-    found: set[str] = set()
+    found: list[str] = []
     levels: list[list[list[object]]] = [[]]
-    for command in _commands(text):
+    declared: set[str] = set()
+    first, *others = list(commands(text)) or [[]]
+    require(first == ["set-logic", "QF_LIA"], "the text is in the logic QF_LIA")
+    for command in others:
         match command:
+            case ["declare-const", str() as name, "Int"]:
+                new = levels == [[]] and not found and name not in declared | _RESERVED and _SYMBOL.fullmatch(name) is not None
+                require(new, f"{name} is declared once, in front of all else")
+                declared.add(name)
             case ["push", "1"]:
                 levels.append([])
             case ["pop", "1"] if len(levels) > 1:
@@ -46,18 +55,39 @@ def asked(text: str) -> frozenset[str]:
             case ["assert", list() as claim]:
                 levels[-1].append(claim)
             case ["check-sat"]:
-                found.add(_name([claim for level in levels for claim in level]))
-            case [str() as word, *_]:
-                require(word in _SKIPPED, f"{word} belongs in a text of conditions")
+                found.append(_name([claim for level in levels for claim in level], declared))
             case _:
-                require(False, "the text holds commands")
-    return frozenset(found)
+                require(False, f"{str(command[0])[:40] if command else '()'} belongs in a text of conditions")
+    require(len(levels) == 1, "a text leaves every level")
+    return tuple(found)
 
 
-def _commands(text: str) -> Iterator[list[object]]:
-    """One list for each command; comments are left out."""
+def commands(text: str) -> Iterator[list[object]]:
+    """
+    One list for each command of a text; comments are left out.
+
+    Raises
+    ------
+    EvidenceError
+        If there are characters of which readers may think differently, such as a carriage return that ends a comment.
+
+    Examples
+    --------
+    >>> list(commands("(assert (< |a b| 1.0)) ; done"))
+    [['assert', ['<', '|a b|', '1.0']]]
+    """
+    require(
+        all(letter == "\n" or letter.isprintable() for letter in text), "a text has no control characters but ends of lines"
+    )
     stack: list[list[object]] = [[]]
-    for token in _TOKEN.findall(re.sub(r";.*", "", text)):
+    at = 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        require(match is not None, f"{text[at]!r} belongs in a text of conditions")
+        assert match is not None, "required"
+        at, token = match.end(), match[0]
+        if match["skipped"]:
+            continue
         if token == "(":
             stack.append([])
         elif token == ")":
@@ -68,11 +98,12 @@ def _commands(text: str) -> Iterator[list[object]]:
             else:
                 stack[-1].append(done)
         else:
+            require(len(stack) > 1, "a text consists of commands")
             stack[-1].append(token)
     require(stack == [[]], "brackets close what they open")
 
 
-def _name(claims: list[list[object]]) -> str:
+def _name(claims: list[list[object]], declared: set[str]) -> str:
     rows: list[Affine] = []
     options: list[list[Affine]] = []
     for claim in claims:
@@ -85,6 +116,8 @@ def _name(claims: list[list[object]]) -> str:
                 options.append([_row(part)])
             case _:
                 rows.append(_row(claim))
+    for row in (*rows, *(row for option in options for row in option)):
+        require(row.symbols <= declared, "every symbol is declared")
     return name_of(in_order(rows), options_in_order(options))
 
 
