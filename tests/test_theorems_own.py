@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from verifier.affine import Condition, affine, symbols
+from verifier.affine import Condition, affine, greatest, least, symbols
 from verifier.commands.proving import prove
 from verifier.costs import CostModel
 from verifier.families import DUALPIPE, GPIPE, ONE_F_ONE_B, ZB1P, ZB2P, ZBV, build_program, program_on
@@ -15,11 +15,14 @@ from verifier.loops import loop
 from verifier.model import ScheduleError
 from verifier.simulate import simulate
 from verifier.specs import read_spec
+from verifier.theorems import demands
 from verifier.theorems.claiming import grouped, settings_of, theory_of
 from verifier.theorems.conditions import Formula
 from verifier.theorems.cones import COSTS, rays_of
 from verifier.theorems.finding import NotFoundError
+from verifier.theorems.ledger import Ledger
 from verifier.theorems.own import KINDS, prove_own
+from verifier.theorems.statements import prove_theory
 from verifier.theorems.theories import ANY_COSTS, THEORIES
 
 P, M, q, m, r, h = symbols("P M q m r h")
@@ -166,9 +169,100 @@ def test_costs_are_one_ratio():
     assert (proof.status, "3I = 2F, 3W = F" in proof.domain) == ("proved", True)
 
 
-def test_too_few_sizes_are_refused():
-    with pytest.raises(ScheduleError, match="too few sizes to look at"):
-        settings_of(replace(GPIPE, domain=(P >= 1, M >= 1, P <= 3)))
+@pytest.mark.parametrize(
+    "where",
+    [(P <= 3,), (M >= 4,), (P >= 4, P <= 4), (M >= 2 * P, M <= 2 * P), (M <= P,), (M <= 6,), (P >= 4, P <= 4, M >= 8, M <= 8)],
+    ids=["P <= 3", "M >= 4", "P = 4", "M = 2P", "M <= P", "M <= 6", "one size"],
+)
+def test_sizes_are_looked_for_inside_the_domain(where):
+    program = replace(GPIPE, domain=(P >= 1, M >= 1, *where))
+    for setting in settings_of(program):
+        assert setting.small
+        assert setting.spread
+        for sizes in (*setting.small, *setting.spread):
+            assert all(condition.holds(sizes) for condition in (*program.domain, *setting.domain))
+    kind = "peak-activations" if where in ((P <= 3,), (M <= 6,)) else "makespan"
+    assert prove_own(OwnLoops(program, "sequential"), kind).status == "proved"
+
+
+def test_a_domain_without_sizes_is_refused():
+    with pytest.raises(ScheduleError, match="no sizes to look at"):
+        settings_of(replace(GPIPE, domain=(P >= 1, M >= 1, M >= 2 * P, M <= P)))
+
+
+# ---------------------------------------- whether ranks ever hang
+
+
+LATE = [
+    loop(least(r, greatest(0, M - 40)), "F0"),
+    loop(greatest(0, M - 40 - r), "F0", "B0"),
+    loop(least(r, greatest(0, M - 40)), "B0"),
+    loop(least(M, 40), "F0"),
+    loop(least(M, 40), "B0"),
+]
+"""They hang where there are at least two ranks and 42 micro-batches."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_loops_that_hang_only_at_large_sizes_are_not_proved(kind):
+    loops = OwnLoops(program_on("sequential", "late", LATE, (P <= 20,)), "sequential", peak=least(M, 40))
+    proof = prove_own(loops, kind)
+    assert (proof.status, proof.witness[0].split(":")[0]) == ("refuted", "P=2, M=42")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_a_proof_that_no_rank_hangs_nothing_is_proved(kind, monkeypatch):
+    def nothing(*_):
+        raise NotFoundError("none")
+
+    monkeypatch.setattr("verifier.theorems.own.without_deadlock", nothing)
+    proof = prove_own(OwnLoops(GPIPE, "sequential", peak=M), kind)
+    assert (proof.status, "not shown that ranks never hang" in proof.witness[0]) == ("unknown", True)
+
+
+def test_listed_peaks_rest_on_a_proof_that_no_rank_hangs(monkeypatch):
+    def nothing(*_):
+        raise NotFoundError("no timeline")
+
+    monkeypatch.setattr("verifier.theorems.statements.without_deadlock", nothing)
+    for theory in THEORIES:
+        assert demands.every_block_takes_time(theory)
+        assert prove_theory(theory, "peak-activations").status == "unknown"
+
+
+def test_costs_of_zero_hide_no_circle():
+    # At costs at which only W takes time, blocks that wait in a circle take none.
+    theory = theory_of(GPIPE, costs=(F <= 0, I <= 0))
+    assert not demands.every_block_takes_time(theory)
+    proof = prove_theory(theory, "makespan", fresh=True)
+    more = prove_theory(theory_of(GPIPE), "makespan", fresh=True)
+    assert (proof.status, more.status) == ("proved", "proved")
+
+
+def test_a_guess_is_never_refuted(monkeypatch):
+    monkeypatch.setattr("verifier.theorems.own._never_hangs", lambda *_: Ledger())  # That takes long to give up.
+    steps = [loop(n, kind) for n in (least(M, 40), greatest(0, M - 40)) for kind in ("F0", "B0")]
+    twice = own(*steps, domain=(P <= 1,))
+    proof = prove_own(twice, "peak-activations")
+    assert (proof.status, "it looked like M, but P=1, M=" in proof.witness[0]) == ("unknown", True)
+    proof = prove_own(replace(twice, peak=M), "peak-activations")
+    assert (proof.status, proof.witness[0].endswith("rank 0 holds 40 activations at most, not 41")) == ("refuted", True)
+
+
+def test_a_wrong_claim_is_refuted_with_the_least_size():
+    assert prove_own(claiming(peak=2 * (P - r)), "peak-activations").witness == (
+        "P=1, M=2: rank 0 holds 1 activations at most, not 2",
+    )
+    assert prove_own(own(loop(M, "F0"), loop(M, "I0"), loop(M - 1, "W")), "legal").witness == (
+        "P=1, M=1: 0W0 is missing; expected once, on rank 0",
+    )
+
+
+def test_a_peak_needs_no_critical_path():
+    serial = own(loop(M, "F0", "B0"), domain=(P <= 1,))
+    assert prove_own(serial, "peak-activations").status == "proved"
+    with pytest.raises(NotFoundError, match="fewer sizes may help"):
+        theory_of(own(loop(M, "F0", "B0")).program)
 
 
 # ---------------------------------------- the parts

@@ -8,7 +8,7 @@ has another form is not found; nothing here is trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from math import gcd
@@ -23,6 +23,7 @@ from verifier.theorems.discovery import Instance
 from verifier.theorems.finding import NotFoundError, analysis_of
 from verifier.theorems.pathfinding import AffineFit, find_path
 from verifier.theorems.paths import length
+from verifier.theorems.solving import possible
 from verifier.theorems.theories import ANY_COSTS, Part, Region, Setting, Sizes, Theory
 
 F, I, W, FB = COSTS  # noqa: E741
@@ -36,8 +37,8 @@ MOST_SYMBOLS = 4
 _ONE: Costs = (1, 1, 1, 2)
 _NEARLY_ONE: tuple[Costs, ...] = (_ONE, (1001, 1000, 1000, 2001), (1000, 1001, 1000, 2002), (1000, 1000, 1001, 2003))
 """Costs between which paths of equal length are told apart."""
-_MOST_MICROBATCHES = 200
-"""Among which the least is looked for that the sizes allow."""
+_MOST_RANKS, _MOST_MICROBATCHES = 24, 200
+"""Among which sizes are looked for that are allowed."""
 
 
 def theory_of(
@@ -47,7 +48,8 @@ def theory_of(
     makespan: Sequence[Formula] = (),
     peak: Affine | Extreme | None = None,
     folded: bool = False,
-    one_rank_apart: bool = False,
+    apart: Collection[str] = ("few",),
+    about: Collection[str] = ("makespan", "peak", "busy"),
 ) -> Theory:
     """
     A theory of a loop program, from its loops alone.
@@ -60,8 +62,10 @@ def theory_of(
         What is claimed; where nothing is, what is seen.
     folded
         Whether a half-rank h stands for two ranks.
-    one_rank_apart
+    apart
         As of :func:`settings_of`.
+    about
+        What is claimed at all; of the rest nothing is looked for.
 
     Raises
     ------
@@ -77,23 +81,50 @@ def theory_of(
     >>> theory.said["makespan"], theory.said["idle"], theory.peak
     ('(M+P-1)(F+I+W)', '(P-1)(F+I+W)', M)
     """
-    settings = settings_of(program, one_rank_apart=one_rank_apart)
+    settings = settings_of(program, apart)
     cone = _cone(program, costs)
-    formulas, regions, probes = _makespan(program, settings, cone, tuple(makespan))
-    parts = _parts(program, settings)
-    most = _peak(program, settings) if peak is None else peak
+    formulas, regions, probes = _makespan(program, settings, cone, tuple(makespan)) if "makespan" in about else ((), (), ())
+    parts = _parts(program, settings) if "busy" in about else ()
+    most = (_peak(program, settings) if peak is None else peak) if "peak" in about else affine(0)
     said = {
         "domain": domain_of(program, folded),
         "costs": _costs_in_words(program, costs),
-        "makespan": _greatest(formulas),
+        "makespan": _greatest(formulas) if formulas else "",
         "idle": ", ".join(
             _greatest([f + Formula(*(-count for count in part.busy.parts)) for f in formulas])
             + (f" on {part.name}" if len(parts) > 1 else "")
             for part in parts
+            if formulas
         ),
-        "peak": f"{most} on rank {program.rank}" if program.rank in most.symbols else str(most),
+        "peak": peak_in_words(program, most) if "peak" in about else "",
     }
     return Theory(program.name, program, settings, formulas, probes, cone, regions, most, parts, said, "its loops")
+
+
+def peak_in_words(program: Program, most: Affine | Extreme) -> str:
+    """
+    Activations of a rank, for people.
+
+    Examples
+    --------
+    >>> from verifier.families import GPIPE, P, r
+    >>> peak_in_words(GPIPE, P - r)
+    'P-r on rank r'
+    """
+    return f"{most} on rank {program.rank}" if program.rank in most.symbols else str(most)
+
+
+def in_words(makespan: Sequence[Sequence[Affine]]) -> str:
+    """
+    Formulas for people: the greatest of some.
+
+    Examples
+    --------
+    >>> from verifier.families import M, P
+    >>> in_words([(M, M, M + P, affine(0))])
+    'M(F+I) + (M+P)W'
+    """
+    return _greatest([Formula(*counts) for counts in makespan])
 
 
 def without_costs(theory: Theory) -> Theory:
@@ -120,53 +151,85 @@ def without_costs(theory: Theory) -> Theory:
 # ---------------------------------------- sizes and costs
 
 
-def settings_of(program: Program, *, one_rank_apart: bool = False) -> tuple[Setting, ...]:
+def settings_of(program: Program, apart: Collection[str] = ("few",)) -> tuple[Setting, ...]:
     """
     Sizes to look at: small ones, and four at which every loop runs a few times.
 
-    Where there may be fewer micro-batches than ranks, paths are others there, and these sizes stand apart; with
-    ``one_rank_apart`` those of a single rank too.
+    Parameters
+    ----------
+    apart
+        Which sizes stand apart, since their paths may be others: ``few``, those with fewer micro-batches than ranks, and
+        ``one``, those of a single rank.
 
     Raises
     ------
     ScheduleError
-        If there are too few that the program is meant for.
+        If there are none that the program is meant for.
     """
     few = Condition(program.ranks - 1 - program.microbatches)
-    least_number = _least(program, program.domain, 5)
-    parts = [(few.negated,), (few,)] if least_number is not None and least_number < 5 else [()]
-    if one_rank_apart:
+    sizes = sizes_of(program)
+    parts: list[tuple[Condition, ...]] = [(few.negated,), (few,)] if "few" in apart else [()]
+    if "one" in apart:
         parts = [*((program.ranks >= 2, *part) for part in parts), (program.ranks <= 1,)]
-    return tuple(_setting(program, part) for part in parts)
+    parts = [part for part in parts if possible((*program.domain, *part))]
+    found = [(part, [each for each in sizes if all(c.holds(each) for c in part)]) for part in parts]
+    if len(found) == 1 or not all(inside for _, inside in found):
+        found = [((), sizes)]
+    if not sizes:
+        text = f"up to {program.ranks} = {_MOST_RANKS} and {program.microbatches} = {_MOST_MICROBATCHES}"
+        raise ScheduleError(f"{program.name}: no sizes to look at, {text} none fulfil where; expected some, such as M >= 2P")
+    return tuple(_setting(program, part, inside) for part, inside in found)
 
 
-def _setting(program: Program, domain: tuple[Condition, ...]) -> Setting:
+def sizes_of(program: Program) -> list[Sizes]:
+    """
+    All sizes of few ranks and micro-batches that a program is meant for.
+
+    Examples
+    --------
+    >>> from verifier.families import ZBV
+    >>> sizes_of(ZBV)[0], len(sizes_of(ZBV))
+    ({'P': 1, 'M': 1}, 4248)
+    """
     ranks, microbatches = map(str, (program.ranks, program.microbatches))
-    meant = (*program.domain, *domain)
-
-    def chosen(pairs: Iterable[tuple[int, int]]) -> tuple[Sizes, ...]:
-        """Sizes by their ranks, and by how many more micro-batches than the least."""
-        sizes = [
-            {ranks: count, microbatches: number + more}
-            for count, more in pairs
-            if (number := _least(program, meant, count)) is not None
-        ]
-        return tuple(each for each in sizes if all(condition.holds(each) for condition in meant))
-
-    small = chosen([(1, 0), (1, 1), (1, 3), (1, 8), (2, 0), (2, 1), (3, 0), (3, 2), (4, 1), (9, 5), (9, 11), (20, 8)])
-    usual, few, alone = [(5, 3), (6, 3), (5, 6), (7, 5)], [(9, 4), (9, 5), (10, 4), (11, 7)], [(1, 4), (1, 5), (1, 7), (1, 8)]
-    tried = [alone] if (program.ranks <= 1) in domain else [usual, few]
-    spread = next((found for pairs in tried if len(found := chosen(pairs)) == MOST_SYMBOLS), ())
-    if len(small) < MOST_SYMBOLS or len(spread) < MOST_SYMBOLS:
-        raise ScheduleError(f"{program.name}: too few sizes to look at; expected few conditions, such as M >= 2P")
-    return Setting(domain, small, spread)
+    all_sizes = ({ranks: p, microbatches: n} for p in range(1, _MOST_RANKS + 1) for n in range(1, _MOST_MICROBATCHES + 1))
+    return [sizes for sizes in all_sizes if all(condition.holds(sizes) for condition in program.domain)]
 
 
-def _least(program: Program, meant: Sequence[Condition], ranks: int) -> int | None:
-    """The least number of micro-batches that some ranks may have."""
-    sizes = [{str(program.ranks): ranks, str(program.microbatches): m} for m in range(1, _MOST_MICROBATCHES)]
-    found = next((each for each in sizes if all(condition.holds(each) for condition in meant)), None)
-    return None if found is None else found[str(program.microbatches)]
+_SMALL = ((1, 0), (1, 1), (1, 3), (1, 8), (2, 0), (2, 1), (3, 0), (3, 2), (4, 1), (9, 5), (9, 11), (20, 8))
+_SPREAD = (((5, 3), (6, 3), (5, 6), (7, 5)), ((9, 4), (9, 5), (10, 4), (11, 7)), ((1, 4), (1, 5), (1, 7), (1, 8)))
+"""Ranks, and how many more micro-batches than the least; usual, with few micro-batches, and with a single rank."""
+
+
+def _setting(program: Program, domain: tuple[Condition, ...], inside: Sequence[Sizes]) -> Setting:
+    ranks, microbatches = map(str, (program.ranks, program.microbatches))
+    least_number: dict[int, int] = {}
+    for each in inside:
+        least_number.setdefault(each[ranks], each[microbatches])
+    more = {(each[ranks], each[microbatches] - least_number[each[ranks]]): each for each in inside}
+    small = [more[pair] for pair in _SMALL if pair in more]
+    if len(small) < MOST_SYMBOLS:
+        # Few sizes are meant, or those of a few ranks.
+        small += [each for each in _by_size(inside, ranks, microbatches) if each not in small][: len(_SMALL)]
+    spread = next((found for pairs in _SPREAD if len(found := [more[p] for p in pairs if p in more]) == MOST_SYMBOLS), None)
+    return Setting(domain, tuple(small), tuple(spread or _far_apart(more, ranks, microbatches)))
+
+
+def _by_size(inside: Iterable[Sizes], ranks: str, microbatches: str) -> list[Sizes]:
+    return sorted(inside, key=lambda each: (each[ranks] + each[microbatches], each[ranks]))
+
+
+def _far_apart(more: Mapping[tuple[int, int], Sizes], ranks: str, microbatches: str) -> list[Sizes]:
+    """A few sizes at which loops run a few times if they may, and that are on no line if they need not be."""
+    # Where there are at least five ranks and three micro-batches more than the least, more of either says nothing new.
+    pairs = sorted(more, key=lambda pair: (-min(pair[0], 5), -min(pair[1], 3), sum(pair)))
+    chosen: list[Sizes] = [more[pair] for pair in pairs[:2]]
+    for pair in pairs[2:]:
+        (a, b), (c, d), (e, f) = ((each[ranks], each[microbatches]) for each in (*chosen[:2], more[pair]))
+        if (c - a) * (f - b) != (e - a) * (d - b):
+            chosen.append(more[pair])
+            break
+    return chosen + [more[pair] for pair in pairs if more[pair] not in chosen][: MOST_SYMBOLS - len(chosen)]
 
 
 def overlaps(program: Program) -> bool:
@@ -193,7 +256,10 @@ def _makespan(
     usual = settings[0]
     formulas = claimed or tuple(dict.fromkeys(_lengths(analysis_of(program, usual.domain), usual, rays)))
     if not formulas:
-        raise NotFoundError("no critical path has one shape at the sizes that were looked at")
+        raise NotFoundError(
+            "no critical path has one shape at the sizes that were looked at; fewer sizes may help, such as "
+            'where = ["M >= 2P"], or fewer costs, such as costs = ["F = I"]'
+        )
     regions = []
     for k, formula in enumerate(formulas):
         where = _beats(formula, [other for other in formulas if other != formula], usual)
@@ -246,18 +312,29 @@ def _beats(formula: Formula, others: Sequence[Formula], setting: Setting) -> tup
 def _peak(program: Program, settings: Sequence[Setting]) -> Affine | Extreme:
     """The most activations of a rank, as an affine function, or the least of one and of all forwards."""
     places = [values for sizes in _sizes(settings) for values in _ranks(program, sizes)]
-    seen = [(values, _most_held(program, values)) for values in places]
+    seen = [(values, most_held(program, values)) for values in places]
     all_of_them = len(program.stages) * program.microbatches
     for kept in (seen, [(v, n) for v, n in seen if n < all_of_them.value(v)]):
         found = _through(program, kept) if kept else None
         for guess in (found, least(all_of_them, found)) if found else ():
             if all(guess.value(values) == number for values, number in seen):
                 return guess
-    raise NotFoundError("the peak of activations is no affine function of sizes and rank")
+    raise NotFoundError(
+        "the peak of activations is no affine function of sizes and rank, nor the least of one and all forwards; "
+        'fewer sizes may help, such as where = ["M >= 2P"], or a claim, such as peak_activations = "min(M, 2P-r)"'
+    )
 
 
-def _most_held(program: Program, values: Mapping[str, int]) -> int:
-    """The peak of one rank."""
+def most_held(program: Program, values: Mapping[str, int]) -> int:
+    """
+    The peak of one rank, in activations of its own stages.
+
+    Examples
+    --------
+    >>> from verifier.families import ONE_F_ONE_B
+    >>> most_held(ONE_F_ONE_B, {"P": 4, "M": 8, "r": 1})
+    3
+    """
     held = most = 0
     for block in unroll(program, {k: v for k, v in values.items() if k != program.rank}, values[program.rank]):
         held += sum(job.kind == "F" for job in block)
@@ -380,7 +457,7 @@ def _costs_in_words(program: Program, costs: Sequence[Condition]) -> str:
         words.setdefault(str(condition).replace(">=", "=" if same else ">="))
     # The second half of an equation says the same the other way round.
     said = [word for word in words if " = " not in word or _turned(word) not in list(words)[: list(words).index(word)]]
-    return ", ".join([base, *said]) + ", B = I + W, no hop time"
+    return ", ".join([base, *said]) + ", alike on all stages, B = I + W, no hop time"
 
 
 def _turned(equation: str) -> str:

@@ -66,6 +66,15 @@ def no_deadlock(theory: Theory, book: Book) -> None:
         _check_region(analysis, theory, region, known.regions[region.name], book)
 
 
+def every_block_takes_time(theory: Theory) -> bool:
+    """Whether timelines for the rays of a region, added up, show that no blocks wait in a circle."""
+    blocks = {item for each in theory.program.loops for item in each.body}
+    total = total_of(theory.regions[0].rays)
+    cost = dict(zip(("F", "I", "W", "FB"), total, strict=True))
+    cost["B"] = cost["I"] + cost["W"]
+    return all(cost["FB" if len(item.pieces) == 2 else item.pieces[0].kind] >= 1 for item in blocks)
+
+
 def _pairs(analysis: Analysis) -> Iterator[Implication]:
     """The two parts of an overlapped block belong to opposite phases."""
     for block in analysis.classes:
@@ -145,7 +154,7 @@ def speaks_of_microbatches(theory: Theory) -> str | None:
 Demand = Callable[[Theory, Book], None]
 DEMANDS: dict[str, tuple[Demand, ...]] = {
     "legal": (legal, no_deadlock),
-    "peak-activations": (legal, peaks),
+    "peak-activations": (legal, no_deadlock, peaks),
     "makespan": (legal, makespan),
     "idle": (legal, makespan, busy_times),
     "independence": (legal, makespan, busy_times),

@@ -90,6 +90,12 @@ class Ledger:
         """The ways that hold at all sizes."""
         return choose_links(analysis, path, name, lambda condition: counterexample(condition) is None)
 
+    def take(self, other: Ledger) -> None:
+        """Count what another ledger counted."""
+        self.conditions += other.conditions
+        self.met += other.met
+        self.failures += other.failures
+
     def add(self, conditions: Iterable[Statement]) -> None:
         """
         Put conditions to Z3.

@@ -109,10 +109,20 @@ class AffineFit:
         self.rows = [[1, *(each[symbol] for symbol in symbols)] for each in sizes]
 
     def through(self, values: Sequence[int]) -> Affine | None:
-        """The function with whole coefficients that has these values; None where there is none."""
+        """
+        The function with whole coefficients that has these values; None where there is none.
+
+        Where the sizes leave a choice, as with M = 2P, that is a function of few of them.
+        """
+        columns = range(1, len(self.symbols))
+        found = (self._through(values, (0, *order)) for order in (columns, reversed(columns)))
+        return next((function for function in found if function is not None), None)
+
+    def _through(self, values: Sequence[int], columns: Sequence[int]) -> Affine | None:
+        """The same, with the symbols taken in an order."""
         table = [[Fraction(n) for n in (*row, value)] for row, value in zip(self.rows, values, strict=True)]
         pivots: list[int] = []
-        for column in range(len(self.symbols)):
+        for column in columns:
             chosen = next((row for row in range(len(pivots), len(table)) if table[row][column]), None)
             if chosen is None:
                 continue

@@ -31,6 +31,8 @@ class Proof:
         Quantities that go with the verdict, such as the growth per micro-batch.
     evidence
         What ``check`` needs to verify the conditions once more: plain JSON values. Empty where nothing was proved.
+    points
+        Where conditions that are exact fail: sizes, rank and loop indices.
 
     Examples
     --------
@@ -48,6 +50,7 @@ class Proof:
     witness: tuple[str, ...] = ()
     numbers: Mapping[str, object] = field(default_factory=dict)
     evidence: Mapping[str, object] = field(default_factory=dict, repr=False)
+    points: tuple[Mapping[str, int], ...] = ()
 
     def as_json(self) -> dict[str, object]:
         """The object that ``prove --json`` prints."""
