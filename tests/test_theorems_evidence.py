@@ -1,6 +1,7 @@
 import copy
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -29,6 +30,7 @@ from verifier.check.timing import spans, waits
 from verifier.costs import CostModel
 from verifier.families import DUALPIPE, FAMILIES, ONE_F_ONE_B, ZB2P, build_family
 from verifier.loops import loop
+from verifier.model import ScheduleError
 from verifier.theorems import conditions, demands, structure
 from verifier.theorems.boxes import Box, prove_at_most
 from verifier.theorems.bubble import prove_bubble_constant
@@ -469,7 +471,11 @@ print(main(sys.argv[1:]), {"z3", "cvc5", "ortools"} & sys.modules.keys())
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert lines[-1] == "0 set()"
-    assert [line.split(":")[0] for line in lines[:-1]] == ["constant", "gpipe-peak-activations", "published-1f1b-bubble"]
+    assert [line.split(":")[0] for line in lines[:-1]] == [
+        "bubble-constant of zbv P=2 M=5 at F=1,I=1,W=1,B=2,FB=3",
+        "gpipe-peak-activations",
+        "published-1f1b-bubble",
+    ]
 
 
 @pytest.fixture
@@ -493,7 +499,7 @@ def test_the_manifest_says_what_is_where(folder):
     text = (folder / entry["smt2"]["file"]).read_bytes()
     assert entry["smt2"]["sha256"] == sha256(text).hexdigest()
     assert entry["smt2"]["checks"] == text.count(b"(check-sat)")
-    assert entry["versions"].keys() >= {"verifier", "z3-solver"}
+    assert entry["not checked"]["versions"].keys() >= {"verifier", "z3-solver"}
 
 
 @pytest.mark.parametrize(
@@ -503,6 +509,9 @@ def test_the_manifest_says_what_is_where(folder):
         {"domain": "all P and M >= 0"},
         {"status": "refuted"},
         {"certificates": {"file": "../gpipe-legal.json", "sha256": ""}},
+        {"not covered": ["the case P = 1"]},
+        {"conditions": 54},
+        {"proved by": "everybody"},
     ],
 )
 def test_a_swapped_sentence_is_refused(folder, changes, capsys):
@@ -516,6 +525,125 @@ def test_another_file_is_refused(folder, name, capsys):
     (folder / name).write_text((folder / name).read_text() + " ")
     assert main([str(folder)]) == 1
     assert "is the file that was written" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("key", "changes"),
+    [
+        ("smt2", {"checks": 47}),
+        ("smt2", {"checks": True}),
+        ("smt2", {"expected": "sat"}),
+        ("certificates", {"certificates": 28}),
+        ("certificates", {"solver": "none"}),
+    ],
+)
+def test_a_wrong_count_is_refused(folder, key, changes, capsys):
+    entry = json.loads((folder / "manifest.json").read_text())["gpipe-legal"]
+    change_entry(folder, **{key: {**entry[key], **changes}})
+    assert main([str(folder)]) == 1
+    assert f"gpipe-legal: not covered: {key} of the manifest are as it says" in capsys.readouterr().out
+
+
+def test_every_certificate_is_checked_and_counted():
+    found = evidence_of(prove("1f1b-peak-activations"))
+    evidence, questions = json.loads(json.dumps(found.checked)), asked(found.script.text)
+    line = check_theorem("1f1b-peak-activations", evidence, questions)
+    assert "all 41 different conditions" in line
+    some = evidence["certificates"]
+    for name in some:
+        fewer = {**evidence, "certificates": {each: some[each] for each in some if each != name}}
+        wrong = {**evidence, "certificates": {**some, name: {"sum": []}}}
+        for changed, asks in ((fewer, questions), (wrong, questions), (evidence, [q for q in questions if q.name != name])):
+            with pytest.raises(EvidenceError):
+                check_theorem("1f1b-peak-activations", changed, asks)
+
+
+# ---------------------------------------- evidence about a schedule
+
+
+@pytest.fixture(scope="module")
+def schedules(tmp_path_factory):
+    """A folder with evidence of every kind about schedules, and what is said of each."""
+    target = tmp_path_factory.mktemp("schedules")
+    own = replace(build_family("1f1b", 3, 6), name="gpipe P=3 M=6")
+    box = Box.parse("F=1..2,I=1,W=1")
+    proofs = [
+        prove_bubble_constant(build_family("1f1b", 4, 8)),
+        prove_bubble_constant(build_family("1f1b", 4, 8), CostModel.of(F=10, I=10, W=10, hop=1)),
+        prove_bubble_constant(own),
+        prove_at_most("makespan-at-most", Fraction(99), own, box),
+        prove_at_most("makespan-at-most", Fraction(98), own, box),
+        prove_at_most("makespan-at-most", Fraction(1), build_family("interleaved", 2, 4, rule="megatron"), box),
+        prove_at_most("bubble-at-most", Fraction(1), build_family("dualpipe", 4, 8), box),
+    ]
+    for proof in proofs:
+        write(proof, evidence_of(proof), str(target))
+    return target
+
+
+def test_evidence_about_another_schedule_has_a_place_of_its_own(schedules, capsys):
+    manifest = json.loads((schedules / "manifest.json").read_text())
+    assert len(manifest) == 7
+    assert len(list(schedules.iterdir())) == 1 + 7 + 2
+    assert main([str(schedules)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # The name of a family that a schedule is not is not repeated.
+    assert not any("gpipe" in text for text in (*lines, json.dumps(manifest)))
+    assert sum("the order P=3 M=6 with sha256 " in line for line in lines) == 3
+    assert any(line.startswith("bubble-constant of 1f1b P=4 M=8 at F=10,") and ": growing: " in line for line in lines)
+    assert any(line.startswith("makespan-at-most 1 of interleaved P=2 ") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("1f1b P=4 M=8", "gpipe P=4 M=8"),
+        ("1f1b P=4 M=8", "mine P=4 M=8"),
+        ("1f1b P=4 M=8", "1f1b"),
+        ("1f1b P=4", "1f1b P=5"),
+        ("M=8", "M=108"),
+        ("M=8", "M=999999999"),
+        ("P=3", "P=4"),
+        ("sha256 ", "sha256 0"),
+        ("k >= 0", "k"),
+        ("serves 1", "serves 2"),
+        ("at most 99", "at most 98"),
+        ("F=1..2", "F=1..3"),
+        ("dualpipe", "dualpipev"),
+    ],
+)
+def test_no_other_schedule_or_domain_may_be_named(schedules, tmp_path, old, new, capsys):
+    manifest = json.loads((schedules / "manifest.json").read_text())
+    changed = {
+        name: {**entry, **{word: entry[word].replace(old, new) for word in ("statement", "domain")}}
+        for name, entry in manifest.items()
+    }
+    assert changed != manifest
+    shutil.copytree(schedules, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "manifest.json").write_text(json.dumps(changed))
+    assert main([str(tmp_path)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(manifest)
+    bad = [name for name in manifest if changed[name] != manifest[name]]
+    assert [line.split(":")[0] for line in lines if "not covered" in line] == bad
+
+
+def test_an_entry_has_the_name_of_its_evidence(schedules, tmp_path, capsys):
+    shutil.copytree(schedules, tmp_path, dirs_exist_ok=True)
+    manifest = json.loads((schedules / "manifest.json").read_text())
+    name = next(name for name in manifest if name.startswith("bubble-constant"))
+    (tmp_path / "manifest.json").write_text(json.dumps({"bubble-constant": manifest[name]}))
+    assert main([str(tmp_path)]) == 1
+    assert "the name is of the kind and digest" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "7"])
+def test_a_manifest_of_something_else_is_not_written_over(tmp_path, text):
+    (tmp_path / "manifest.json").write_text(text)
+    proof = prove("gpipe-legal")
+    with pytest.raises(ScheduleError, match="no manifest of evidence"):
+        write(proof, evidence_of(proof), str(tmp_path))
+    assert (tmp_path / "manifest.json").read_text() == text
 
 
 def drop_a_check(text):
@@ -580,7 +708,9 @@ def test_text_that_does_not_ask_about_everything_is_refused(folder, change, caps
     assert changed != text
     (folder / "gpipe-legal.smt2").write_text(changed)
     entry = json.loads((folder / "manifest.json").read_text())["gpipe-legal"]["smt2"]
-    change_entry(folder, smt2={**entry, "sha256": sha256(changed.encode()).hexdigest()})
+    # Counted again, so that nothing but the text is wrong.
+    checks = {**entry, "checks": changed.count("(check-sat)"), "sha256": sha256(changed.encode()).hexdigest()}
+    change_entry(folder, smt2=checks)
     assert main([str(folder)]) == 1
     assert "gpipe-legal: not covered" in capsys.readouterr().out
 
@@ -631,7 +761,7 @@ def test_another_question_about_a_bound_is_refused(change):
 
 def test_text_is_read_as_it_was_meant():
     found = script(["mixed"], MIXED)
-    assert set(asked(found.text)) == {name_of(*rows_of(statement)) for statement in MIXED}
+    assert {each.name for each in asked(found.text)} == {name_of(*rows_of(statement)) for statement in MIXED}
     assert len(asked(found.text)) == len(MIXED)
 
 

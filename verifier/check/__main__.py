@@ -16,7 +16,7 @@ from verifier.check.bubble import check_bubble
 from verifier.check.conditions import EvidenceError, require
 from verifier.check.published import check_published
 from verifier.check.scripts import asked
-from verifier.check.sentences import check_sentences
+from verifier.check.sentences import check_counts, check_sentences, sentence_of
 from verifier.check.theorems import check_theorem
 
 MAX_SHOWN = 400
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     wrong = 0
     for name in names:
         try:
-            sys.stdout.write(f"{_checked(folder, name, entries[name])}\n")
+            sys.stdout.write(f"{_one_line(_checked(folder, name, entries[name]))}\n")
         except (
             EvidenceError,
             OSError,
@@ -51,7 +51,8 @@ def main(arguments: list[str]) -> int:
         ) as error:
             wrong += 1
             why = str(error) if isinstance(error, EvidenceError) else f"not readable: {error!r}"
-            sys.stdout.write(f"{_one_line(name)}: {_one_line(why)}\n")
+            shown = f"{why[: MAX_SHOWN - 3]}..." if len(why) > MAX_SHOWN else why
+            sys.stdout.write(f"{_one_line(name)}: {_one_line(shown)}\n")
     return 1 if wrong or not names else 0
 
 
@@ -60,21 +61,29 @@ def _checked(folder: Path, name: str, entry: Mapping[str, Any]) -> str:
     text = _read(folder, entry["smt2"]) if "smt2" in entry else None
     evidence = json.loads(_read(folder, entry["certificates"]))
     check_sentences(name, entry, evidence)
+    if evidence["kind"] in ("theorem", "published"):
+        questions = asked(text or "")
+        check_counts(name, entry, evidence, len(questions))
+    else:
+        check_counts(name, entry, evidence, 1)
     if evidence["kind"] == "theorem":
         require(entry["status"] == "proved", "what is covered is proved")
-        return check_theorem(name, evidence, asked(text or ""))
+        return check_theorem(name, evidence, questions)
     if evidence["kind"] == "published":
-        return check_published(name, evidence, asked(text or ""))
+        return check_published(name, evidence, questions)
+    # Of statements about a schedule, what was checked: whose, and at which costs.
+    whose = entry["statement"].removesuffix(sentence_of(evidence))
     if evidence["kind"] == "bubble-constant":
         require(text is None, "a bubble is decided without a solver")
-        return check_bubble(evidence)
-    return check_bound(evidence, text)
+        costs = ",".join(f"{kind}={json.dumps(price)}" for kind, price in evidence["costs"].items())
+        return f"{evidence['kind']} of {whose} at {costs}: {check_bubble(evidence)}"
+    bound, _, found = check_bound(evidence, text).partition(": ")
+    return f"{bound} of {whose} at {evidence['costs']}: {found}"
 
 
 def _one_line(text: str) -> str:
     """What evidence says, so that it cannot make lines of its own."""
-    shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
+    return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _read(folder: Path, listed: Mapping[str, str]) -> str:

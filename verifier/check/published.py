@@ -9,6 +9,7 @@ from typing import Any
 
 from verifier.check import order
 from verifier.check.conditions import require, whole
+from verifier.check.scripts import Asked
 from verifier.check.theorems import check_theorem
 from verifier.costs import CostModel
 from verifier.families import FAMILIES, build_family
@@ -21,7 +22,7 @@ MAX_SIZE = 64
 """P and M of a counterexample; there are smaller ones for every formula that is wrong."""
 
 
-def check_published(name: str, evidence: Mapping[str, Any], asked: Collection[str] | None = None) -> str:
+def check_published(name: str, evidence: Mapping[str, Any], asked: Collection[Asked] | None = None) -> str:
     """
     Check that a published formula is wrong where it is said to be, or else that it is the idle time.
 

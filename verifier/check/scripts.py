@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from verifier.affine import Affine
 from verifier.check.blocks import denied
@@ -20,9 +21,17 @@ _SYMBOL = re.compile(r"[A-Za-z][\w.]*", re.ASCII)
 _RESERVED = frozenset(("and", "assert", "distinct", "div", "false", "ite", "let", "mod", "not", "or", "true", "xor"))
 
 
-def asked(text: str) -> tuple[str, ...]:
+class Asked(NamedTuple):
+    """What one check is about, with its name as of certificates: can rows all be at least 0, and none of some options hold?"""
+
+    name: str
+    rows: list[Affine]
+    options: list[list[Affine]]
+
+
+def asked(text: str) -> tuple[Asked, ...]:
     """
-    The names, as of certificates, of what the checks of a text are about, one for each check.
+    What the checks of a text are about, in their order.
 
     Raises
     ------
@@ -34,10 +43,11 @@ def asked(text: str) -> tuple[str, ...]:
     >>> from verifier.affine import symbols
     >>> x, = symbols("x")
     >>> text = "(push 1) (assert (>= x 0)) (assert (< (+ (* 2 x) 1) 0)) (check-sat) (pop 1)"
-    >>> asked(f"(set-logic QF_LIA) (declare-const x Int) {text}") == (name_of(in_order([x, -2 * x - 2])),)
+    >>> (found,) = asked(f"(set-logic QF_LIA) (declare-const x Int) {text}")
+    >>> found.name == name_of(in_order([x, -2 * x - 2]))
     True
     """
-    found: list[str] = []
+    found: list[Asked] = []
     levels: list[list[list[object]]] = [[]]
     declared: set[str] = set()
     first, *others = list(commands(text)) or [[]]
@@ -55,7 +65,7 @@ def asked(text: str) -> tuple[str, ...]:
             case ["assert", list() as claim]:
                 levels[-1].append(claim)
             case ["check-sat"]:
-                found.append(_name([claim for level in levels for claim in level], declared))
+                found.append(_asked([claim for level in levels for claim in level], declared))
             case _:
                 require(False, f"{str(command[0])[:40] if command else '()'} belongs in a text of conditions")
     require(len(levels) == 1, "a text leaves every level")
@@ -103,7 +113,7 @@ def commands(text: str) -> Iterator[list[object]]:
     require(stack == [[]], "brackets close what they open")
 
 
-def _name(claims: list[list[object]], declared: set[str]) -> str:
+def _asked(claims: list[list[object]], declared: set[str]) -> Asked:
     rows: list[Affine] = []
     options: list[list[Affine]] = []
     for claim in claims:
@@ -118,7 +128,8 @@ def _name(claims: list[list[object]], declared: set[str]) -> str:
                 rows.append(_row(claim))
     for row in (*rows, *(row for option in options for row in option)):
         require(row.symbols <= declared, "every symbol is declared")
-    return name_of(in_order(rows), options_in_order(options))
+    ordered, choices = in_order(rows), options_in_order(options)
+    return Asked(name_of(ordered, choices), ordered, choices)
 
 
 def _row(claim: object) -> Affine:

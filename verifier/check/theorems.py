@@ -30,13 +30,14 @@ from verifier.check.conditions import require
 from verifier.check.counting import busy, complete, peak, weights
 from verifier.check.covering import Table
 from verifier.check.instances import check_instances
+from verifier.check.scripts import Asked
 from verifier.check.timing import Timelines, Wait, along, check_path, live_waits, path_of, spans
 from verifier.theorems.theories import THEORIES, Region, Theory
 
 COSTS = ("F", "I", "W", "FB")
 
 
-def check_theorem(name: str, evidence: Mapping[str, Any], asked: Collection[str] | None = None) -> str:
+def check_theorem(name: str, evidence: Mapping[str, Any], asked: Collection[Asked] | None = None) -> str:
     """
     Check a theorem about a family.
 
@@ -45,7 +46,8 @@ def check_theorem(name: str, evidence: Mapping[str, Any], asked: Collection[str]
     name
         Which theorem the evidence is for.
     asked
-        What solvers are asked about, by names of certificates: nothing of what is used here may be missing.
+        What solvers are asked about: nothing of what is used here may be missing. There must be a certificate for all of it,
+        and for nothing else; those that are not used here are checked as well.
 
     Raises
     ------
@@ -66,10 +68,22 @@ def check_theorem(name: str, evidence: Mapping[str, Any], asked: Collection[str]
     book = Book(theory, evidence)
     for demand in DEMANDS[about]:
         demand(book)
+    count = len(book.table.used)
     if asked is not None:
-        require(book.table.used <= set(asked), "the SMT-LIB 2 text asks about every condition")
+        _check_all(book.table, asked, evidence)
     checked = check_instances(theory, about, book.parts, book.guesses)
-    return f"{name}: all {len(book.table.used)} different conditions are covered; {checked} instances agree"
+    return f"{name}: all {count} different conditions are covered; {checked} instances agree"
+
+
+def _check_all(table: Table, asked: Collection[Asked], evidence: Mapping[str, Any]) -> None:
+    """The two files are about the same conditions, and every certificate is right."""
+    known = {each.name: each for each in asked}
+    require(table.used <= known.keys(), "the SMT-LIB 2 text asks about every condition")
+    require(evidence["certificates"].keys() <= known.keys(), "the SMT-LIB 2 text asks about whatever has a certificate")
+    lacking = known.keys() - evidence["certificates"].keys()
+    require(len(lacking) <= len(evidence["uncertified"]), "whatever the SMT-LIB 2 text asks about has a certificate")
+    for name in sorted(table.left_over):
+        table.excludes(known[name].rows, known[name].options, "a condition that is not needed")
 
 
 class Book:

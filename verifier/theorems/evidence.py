@@ -21,8 +21,11 @@ from typing import Any
 from verifier import __version__
 from verifier.affine import Condition
 from verifier.check.covering import name_of
+from verifier.check.sentences import NOT_CHECKED, count_certificates, not_covered, said
+from verifier.check.subjects import key_of
 from verifier.formats import write_text
 from verifier.loops import Program
+from verifier.model import ScheduleError
 from verifier.theorems import guesses
 from verifier.theorems.classes import Analysis
 from verifier.theorems.conditions import Implication, Statement
@@ -157,16 +160,18 @@ class Evidence:
     Attributes
     ----------
     checked
-        What ``check`` reads; empty where there is nothing for it.
+        What ``check`` reads.
     script
         The conditions for solvers; None where the proof asked none.
-    not_covered
-        What neither of them shows, for people.
     """
 
     checked: Mapping[str, Any]
     script: Script | None = None
-    not_covered: tuple[str, ...] = ()
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What neither of them shows, for people."""
+        return tuple(not_covered(self.checked, self.script is not None))
 
 
 def script_of(proof: Proof) -> Script | None:
@@ -207,24 +212,20 @@ def evidence_of(proof: Proof) -> Evidence | None:
     theorem = THEOREMS.get(proof.theorem)
     if theorem is None:
         checked = {key: value for key, value in proof.evidence.items() if key != "smt2"}
-        missing = [] if "smt2" in proof.evidence else ["no SMT-LIB 2: decided without a solver, and checked without one"]
     elif proof.theorem in FAMILY_THEOREMS:
-        checked, missing = (certified(theorem.theory.name, theorem.kind) if proof.status == PROVED else {}), []
+        checked = certified(theorem.theory.name, theorem.kind) if proof.status == PROVED else {}
     else:
         family = theorem.theory.name
         checked = {"kind": "published", "family": family, **proof.evidence, "corrected": certified(family, theorem.kind)}
-        missing = ["no SMT-LIB 2 for the counterexample: it is run again"] if proof.status == REFUTED else []
-    if not checked:
-        return None
-    if theorem is not None:
-        lacking = certified(theorem.theory.name, theorem.kind)["uncertified"]
-        missing += [f"no certificate: {name}" for name in lacking]
-    return Evidence(checked, script_of(proof), tuple(missing))
+    return Evidence(checked, script_of(proof)) if checked else None
 
 
 def write(proof: Proof, evidence: Evidence, folder: str) -> dict[str, object]:
     """
     Write the evidence of one proof into a folder, and into the folder's manifest.
+
+    Evidence about a schedule is named after its digest, too, so that another schedule, other costs or another bound have a
+    place of their own; and its statement names the schedule only if that is a family's.
 
     Returns
     -------
@@ -233,36 +234,49 @@ def write(proof: Proof, evidence: Evidence, folder: str) -> dict[str, object]:
     Raises
     ------
     ScheduleError
-        If the folder cannot be written to.
+        If the folder cannot be written to, or has a manifest that is none.
     """
     target = FilePath(folder)
     target.mkdir(parents=True, exist_ok=True)
-    listed = json.loads((target / MANIFEST).read_text("utf-8")) if (target / MANIFEST).exists() else {}
+    listed = _listed(target / MANIFEST)
+    text = json.dumps(evidence.checked, separators=(",", ":")) + "\n"
+    about_schedule = "schedule" in evidence.checked
+    name = key_of(json.loads(text)) if about_schedule else proof.theorem
     entry: dict[str, object] = {
-        "statement": proof.statement,
+        "statement": said(evidence.checked, proof.statement) if about_schedule else proof.statement,
         "domain": proof.domain,
         "status": proof.status,
-        "conditions": proof.conditions,
-        "met": proof.numbers.get("met"),
-        "second opinion": proof.numbers.get("second_opinion"),
-        "versions": _versions(),
+        NOT_CHECKED: {
+            "conditions": proof.conditions,
+            "met": proof.numbers.get("met"),
+            "second opinion": proof.numbers.get("second_opinion"),
+            "versions": _versions(),
+        },
     }
     if evidence.script is not None:
         entry["smt2"] = {
-            **_written(target / f"{proof.theorem}.smt2", evidence.script.text),
+            **_written(target / f"{name}.smt2", evidence.script.text),
             "checks": len(evidence.script.checks),
             "expected": "unsat",
         }
-    if evidence.checked:
-        text = json.dumps(evidence.checked, separators=(",", ":")) + "\n"
-        entry["certificates"] = {
-            **_written(target / f"{proof.theorem}.json", text),
-            "certificates": len(evidence.checked.get("certificates", ())),
-        }
+    entry["certificates"] = {**_written(target / f"{name}.json", text), "certificates": count_certificates(evidence.checked)}
     entry["not covered"] = list(evidence.not_covered)
-    listed[proof.theorem] = entry
+    listed[name] = entry
     write_text(target / MANIFEST, json.dumps(listed, indent=1, sort_keys=True) + "\n")
     return entry
+
+
+def _listed(path: FilePath) -> dict[str, object]:
+    """What a manifest that is there already says."""
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ScheduleError(f"{path}: no manifest of evidence; expected an empty folder, or one with evidence")
+    return found
 
 
 def _written(path: FilePath, text: str) -> dict[str, object]:
