@@ -166,24 +166,28 @@ def _attempt(split: Split, costs: CostModel) -> _Attempt | None:
 
 
 def _best(schedule: Schedule, costs: CostModel) -> Proof:
-    """The first kernel with a constant bubble; else the verdict on the first kernel that can repeat."""
-    first: Proof | None = None
-    repeats = False
+    """
+    The first kernel with a constant bubble; else the verdict on the shortest that the order holds twice on every rank.
+
+    What a kernel that stands there once would cost is no property of the order, so that nothing is refuted by it.
+    """
+    found = False
     for split in splits(schedule):
+        repeats = _repeats(split)
         attempt = _moved(split, costs)
         proof = _judged(attempt, costs) if attempt else None
-        if proof and proof.status == PROVED:
+        if proof and (repeats or proof.status == PROVED):
             return proof
-        first = first or proof
-        if repeats := _repeats(split):
+        found = found or proof is not None
+        if repeats:
             # A longer kernel would be several of these.
             break
-    if first:
-        note = f"nothing in this order repeats on every rank, and a kernel was taken that stands there once; {WHAT_TO_DO}"
-        return first if repeats else replace(first, witness=(*first.witness, note))
-    return _unknown(
-        f"no period: no stretch of every rank's order runs all its jobs equally often and can be run again; {WHAT_TO_DO}"
+    reason = (
+        "nothing in this order repeats: no kernel stands there twice on every rank"
+        if found
+        else "no period: no stretch of every rank's order runs all its jobs equally often and can be run again"
     )
+    return _unknown(f"{reason}; {WHAT_TO_DO}")
 
 
 def _repeats(split: Split) -> bool:
