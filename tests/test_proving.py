@@ -37,7 +37,7 @@ def test_a_theorem_is_proved_and_its_evidence_checked(tmp_path):
     assert (code, found["status"], found["conditions"]) == (0, "proved", found["of"])
     assert found["evidence"]["smt2"]["checks"] > 100
     assert check([str(tmp_path)]) == 0
-    assert "met: " in run("gpipe-legal")[1]
+    assert (found["met"] < found["of"], "since they never apply" in run("gpipe-legal")[1]) == (True, True)
 
 
 def test_cvc5_has_to_agree(monkeypatch):
@@ -118,6 +118,22 @@ def test_bounds_for_uncertain_costs_are_proved_or_refuted_with_the_worst():
     worst = json.loads(run("bubble-at-most", "1", *BOX, "--json")[1])["worst"]
     assert run("bubble-at-most", worst, *BOX)[0] == 0
     assert run("bubble-at-most", "0.05", *BOX)[0] == 1
+    assert "at most the share 1/5 of" in run("bubble-at-most", "20%", *BOX)[1]
+
+
+def test_conditions_that_hold_do_not_read_as_a_proof():
+    code, output = run("bubble-constant", "gpipe", "-P", "4")
+    assert (code, output.splitlines()[3].split(",")[0]) == (3, "not decided")
+    code, output = run("bubble-constant", "1f1b", "-P", "4", "--costs", "hop=1")
+    assert (code, output.splitlines()[3].split(";")[0]) == (1, "refuted by what follows")
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb1p", "zb2p"])
+def test_theorems_say_for_which_costs(name):
+    listed = {each["theorem"]: each["domain"] for each in json.loads(run("--json")[1])}
+    assert listed[f"{name}-makespan"].endswith("all F, I, W >= 0, alike on all stages, B = I + W, no hop time")
+    assert all("all costs" not in domain.replace("not all costs 0", "") for domain in listed.values())
+    assert all("not all costs 0" in domain for theorem, domain in listed.items() if theorem.endswith("-ratio"))
 
 
 @pytest.mark.parametrize(
@@ -128,6 +144,10 @@ def test_bounds_for_uncertain_costs_are_proved_or_refuted_with_the_worst():
         (("bubble-at-most", "1", *BOX, "--second-opinion"), "proved without a solver"),
         (("dualpipe-makespn",), "did you mean dualpipe-makespan"),
         (("nothing",), "verifier prove lists them"),
+        (("--evidence", "x"), "--evidence: no THEOREM to prove"),
+        (("-P", "4"), "--ranks: no THEOREM to prove"),
+        (("makespan-at-most", "9", "gpipe", "--costs", ""), "--costs: empty"),
+        (("makespan-at-most", "9%", *BOX), "makespan-at-most: expected a number"),
         (("bubble-constant",), "expected a SOURCE"),
         (("gpipe-makespan", "gpipe"), "about all sizes"),
         (("gpipe-makespan", "-P", "4"), "about all sizes"),

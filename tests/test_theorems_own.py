@@ -152,6 +152,7 @@ def test_too_many_cases_are_refused():
         ("F=1,hop=1", "costs.hop"),
         ("F=[1,2]", "take all stages alike"),
         ("F=1,I=1,W=1,B=1", "B = I"),
+        ("F=0,I=0,W=0", "all are 0"),
     ],
 )
 def test_costs_that_theorems_do_not_know_are_refused(costs, message):

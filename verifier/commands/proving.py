@@ -4,8 +4,12 @@ The command ``prove``: statements for all micro-batches, all ranks and whole reg
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -61,8 +65,19 @@ def prove(
 
     legal, peak-activations, makespan, idle and independence are about the loops of your own in a spec, for all sizes: what they
     claim, or what they are seen to do. --costs gives one ratio of costs instead of all.
+
+    In --json, "conditions" of "of" conditions hold, and "met" of them have hypotheses that some numbers fulfil; the others say
+    that something never happens.
     """
+    if costs is not None and not costs.strip():
+        raise ScheduleError("--costs: empty; expected costs such as F=10,I=12,W=9,FB=26, or no --costs")
     if theorem is None:
+        asked = {"--evidence": folder, "--second-opinion": second_opinion, "--fresh": fresh, "--costs": costs}
+        asked |= {f"--{name}": value for name, value in given.items()}
+        if more := [name for name, value in asked.items() if value]:
+            raise ScheduleError(
+                f"{more[0]}: no THEOREM to prove; expected one that verifier prove lists, such as 1f1b-makespan"
+            )
         _list(as_json)
         return DONE
     if second_opinion:
@@ -105,7 +120,6 @@ def _about_source(about: tuple[str, ...], costs: str | None, given: dict[str, An
 
 
 def _about_costs(theorem: str, about: tuple[str, ...], costs: str | None, given: dict[str, Any]) -> Proof:
-    from verifier.model import exact
     from verifier.sources import open_source
     from verifier.specs import read_ranges
     from verifier.theorems.boxes import Box, prove_at_most
@@ -115,8 +129,17 @@ def _about_costs(theorem: str, about: tuple[str, ...], costs: str | None, given:
             f"{theorem}: expected X, a SOURCE and --costs: {theorem} 700 order.json --costs F=9..11,I=10..14,W=8"
         )
     return prove_at_most(
-        theorem, exact(about[0], theorem), open_source(about[1], **given).schedule, Box.parse(read_ranges(costs))
+        theorem, _bound(theorem, about[0]), open_source(about[1], **given).schedule, Box.parse(read_ranges(costs))
     )
+
+
+def _bound(theorem: str, text: str) -> Fraction:
+    """X; a share may be written in percent."""
+    from verifier.model import exact
+
+    if theorem == "bubble-at-most" and text.endswith("%"):
+        return exact(text.removesuffix("%"), theorem) / 100
+    return exact(text, theorem)
 
 
 def _about_loops(theorem: str, about: tuple[str, ...], costs: str | None, given: dict[str, Any]) -> Proof:
@@ -131,9 +154,23 @@ def _about_loops(theorem: str, about: tuple[str, ...], costs: str | None, given:
     if loops is None:
         raise ScheduleError(f"{about[0]}: no table [loops]; expected the loops that every rank runs")
     try:
-        return prove_own(loops, theorem, read_costs(costs) if costs is not None else None)
+        with _watched() as watch:
+            return prove_own(loops, theorem, read_costs(costs) if costs is not None else None, watch)
     except ScheduleError as error:
         raise ScheduleError(f"{about[0]}: {error}") from None
+
+
+@contextmanager
+def _watched() -> Iterator[Callable[[str], None]]:
+    """Where standard error is a terminal, a line there that says what is being done."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status("proving") as status:
+        yield lambda text: status.update(f"proving: {escape(text)}")
 
 
 def _about_family(theorem: str, about: tuple[str, ...], costs: str | None, fresh: bool, given: dict[str, Any]) -> Proof:
@@ -195,12 +232,23 @@ def _list(as_json: bool) -> None:
 
 def _print(proof: Proof) -> None:
     click.echo(f"{proof.theorem}: {proof.status}\n{proof.statement}\nwhere: {proof.domain}")
-    click.echo(f"{proof.discharged} of {proof.conditions} conditions hold, {proof.seconds:.1f} s")
+    click.echo(f"{_counted(proof)}, {proof.seconds:.1f} s")
     for line in proof.witness:
         click.echo(f"- {line}")
     for name, value in proof.numbers.items():
-        if value is not None and name != "kernel":
+        if value is not None and name not in ("kernel", "met"):
             click.echo(f"{name.replace('_', ' ')}: {_shown(value)}")
+
+
+def _counted(proof: Proof) -> str:
+    """What the conditions say: all that it comes to where it is proved, else no more than what was looked at."""
+    held = f"{proof.discharged} of {proof.conditions} conditions"
+    never = proof.conditions - int(str(proof.numbers.get("met", proof.conditions)))
+    if proof.status == "proved":
+        return f"{held} hold" + (f", {never} of them since they never apply" if never else "")
+    if proof.status == "refuted":
+        return "refuted by an example" if not proof.discharged else f"refuted by what follows; {held} that were looked at hold"
+    return f"not decided; {held} that were looked at hold, which is not enough" if proof.discharged else "not decided"
 
 
 def _print_evidence(entry: dict[str, Any] | None) -> None:

@@ -33,7 +33,7 @@ right stands beside it, with its proof."""
 
 BY_KIND = {
     "legal": (_LEGAL, _NO_CIRCLE),
-    "peak-activations": (_PEAK,),
+    "peak-activations": (_PEAK, _NO_CIRCLE),
     "makespan": (_MAKESPAN,),
     "idle": (_MAKESPAN, _IDLE),
     "independence": (_MAKESPAN, _IDLE, _INDEPENDENT),

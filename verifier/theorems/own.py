@@ -88,6 +88,8 @@ def _ratio(costs: CostModel, pairs: bool) -> tuple[Condition, ...]:
     scale = lcm(*(price.denominator for _, price in counted))
     whole = [(cost, int(scale * price)) for cost, price in counted]
     first, most = max(whole, key=lambda each: each[1])
+    if not most:
+        raise ScheduleError("costs: all are 0; expected at least one above 0")
     common = [gcd(most, number) for _, number in whole]
     return tuple(
         condition

@@ -83,7 +83,7 @@ def texts(theory: Theory) -> dict[str, tuple[str, str]]:
     Examples
     --------
     >>> texts(THEORIES[0])["makespan"]
-    ('the makespan of gpipe is exactly (M+P-1)(F+B)', 'all P and M; all costs')
+    ('the makespan of gpipe is exactly (M+P-1)(F+B)', 'all P and M; all F, I, W >= 0, alike on all stages, B = I + W, no hop time')
     """
     said, name = theory.said, theory.name
     sizes, both = said["domain"], f"{said['domain']}; {said['costs']}"
@@ -218,7 +218,8 @@ def without_deadlock(theory: Theory, ledger: Ledger) -> None:
 def _of_published(theory: Theory) -> Theorem:
     claim = published.idle_claim(theory.name)
     statement = f"every rank of {theory.name} idles exactly {claim.formula}, as published"
-    domain = f"{theory.said['domain']}; positive costs" + (", FB >= max(F, B)" if "dualpipe" in theory.name else "")
+    domain = f"{theory.said['domain']}; positive costs, alike on all stages, B = I + W, no hop time"
+    domain += ", FB >= max(F, B)" if "dualpipe" in theory.name else ""
 
     def run(fresh: bool) -> Proof:
         corrected = prove_theory(theory, "idle", fresh=fresh)

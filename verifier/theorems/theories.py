@@ -127,8 +127,9 @@ _SLOW = (103, 207, 51, 0)
 _FULL = Formula(M + P - 1, M + P - 1, M + P - 1, ZERO)
 _ALL_BUSY = (Part("every rank", (), Formula(M, M, M, ZERO)),)
 
+_ALIKE = "all F, I, W >= 0, alike on all stages, B = I + W, no hop time"
 _SAID_1F1B = {
-    "costs": "all costs",
+    "costs": _ALIKE,
     "makespan": "(M+P-1)(F+B)",
     "idle": "(P-1)(F+B)",
     "ratio": "(P-1)/(M+P-1)",
@@ -205,7 +206,7 @@ _ONE_WAY = (
         _ALL_BUSY,
         {
             "domain": "all P and M >= P",
-            "costs": "all costs",
+            "costs": _ALIKE,
             "makespan": "M(F+I+W) + (P-1)max(F, I, F+I-W)",
             "idle": "(P-1)max(F, I, F+I-W)",
             "peak": "P on every rank",
@@ -240,7 +241,7 @@ _ONE_WAY = (
         _ALL_BUSY,
         {
             "domain": "all P and M >= 2P-1",
-            "costs": "all costs",
+            "costs": _ALIKE,
             "makespan": "M(F+I+W) + (P-1)max(F, I-F, F+I-2W)",
             "idle": "(P-1)max(F, I-F, F+I-2W)",
             "peak": "2P-1 on every rank",
@@ -266,7 +267,7 @@ _ONE_WAY = (
         (Part("every rank", (), Formula(2 * M, 2 * M, 2 * M, ZERO)),),
         {
             "domain": "all P and M >= 2P-1",
-            "costs": "F = I = W, of half a rank's layers",
+            "costs": "F = I = W, of half a rank's layers, alike on all stages, no hop time",
             "makespan": "2M(F+I+W) + (P-1)F",
             "idle": "(P-1)F",
             "peak": "2P half stages on every rank",
@@ -355,7 +356,7 @@ def _dualpipe(name: str, said: Mapping[str, str], source: str) -> Theory:
 
 
 _SAID_DUALPIPE = {
-    "costs": "F, I, W >= 0 and FB >= max(F, B), B = I + W, no hop time",
+    "costs": "F, I, W >= 0 and FB >= max(F, B), alike on all stages, B = I + W, no hop time",
     "makespan": "(M-q-2)FB + 2qF + (q+2)I + 3W + max(qF, (q-1)I) + (q-1)max(I,W)",
     "idle": "(q-1)(FB-I-2W+max(I,W)) + max((q-1)F, (q-1)I-F) on the middle, less (q-2-h)(F+B-FB) on the others",
 }
@@ -367,7 +368,7 @@ _PAIRED = replace(
         "dualpipe-paired",
         {
             "domain": "all even P and even M >= 2P; DualPipe whose middle ranks open step 4 with an overlapped pair too",
-            "costs": "F = I = W, FB = 2F, no hop time",
+            "costs": "F = I = W, FB = 2F, alike on all stages, no hop time",
             "makespan": "(2M + 3P/2 - 1)F",
             "idle": "hF on the ranks with h = min(r, P-1-r)",
             "peak": "P+1 on every rank",
@@ -394,7 +395,7 @@ _ZBV_MIRRORED = replace(
     name="zbv-mirrored",
     said={
         "domain": "all even P and even M >= 2P-2; two weight copies, both ends inject, ZBV's order on the half-ranks, no pairs",
-        "costs": "F = I = W, no hop time",
+        "costs": "F = I = W, alike on all stages, no hop time",
         "makespan": "(3M + P/2 - 1)F",
         "idle": "(P/2-1)F",
         "peak": "P on every rank",
