@@ -180,7 +180,11 @@ def _same_on_half_the_ranks(ranks: int, microbatches: int, costs: CostModel, lim
 def test_tiny_problems_against_all_orders_there_are(question):
     optimum = shortest(question.problem, question.costs, question.limits, question.blocks, question.pairs, most=20_000)
     found = _exactly(question)
-    if optimum is not None:
+    if optimum is None:
+        return
+    assert found.value * question.costs.ticks_per_unit >= optimum
+    # What solvers make of blocks without duration may be refused by replay; then the gap stays open.
+    if found.status == "optimal" or question.costs.prices["F&B"] > 0:
         assert (found.status, found.value * question.costs.ticks_per_unit) == ("optimal", optimum)
 
 
@@ -220,7 +224,7 @@ def test_every_placement_is_solved_exactly(name, ranks, microbatches):
 def _exactly(question: Question) -> Synthesis:
     """What a search among all schedules gives; legal in any case."""
     found = synthesize(
-        question.problem, question.costs, question.limits, blocks=question.blocks, pairs=question.pairs, scope="all", budget=10
+        question.problem, question.costs, question.limits, blocks=question.blocks, pairs=question.pairs, scope="all", budget=20
     )
     assert is_legal(found, question.costs, question.limits)
     return found
@@ -370,6 +374,12 @@ def test_the_claim_is_what_the_solvers_refuted():
     assert synthesize(SEQUENTIAL, limits=Limits(4)).claim is None
 
 
+def test_blocks_that_take_no_time_leave_no_claim():
+    """They could wait for one another at one moment, which replay refuses and the text does not."""
+    found = synthesize(bidirectional(2, 2), CostModel.of(F=5, I=3, W=0, FB=0))
+    assert (found.status, found.value, found.claim) == ("optimal", 16, None)
+
+
 def test_larger_costs_of_a_tick_change_nothing():
     halves = {key: Fraction(value, 2) for key, value in COLUMNS[2].items()}
     found = synthesize(bidirectional(4), CostModel.of(**halves), Limits(5))
@@ -418,6 +428,22 @@ def test_command_refuses():
     assert run("--placement", "v", "-P", "2", "-M", "3", "--activations", "1").return_value == 1
     for words in (["-P", "2"], [], ["--placement", "v", "-P", "2", "-M", "x"], ["--placement", "v", "-P", "2", "-M", "1,2"]):
         assert isinstance(run(*words).exception, ScheduleError)
+
+
+def test_command_keeps_problems_and_claims_apart(tmp_path):
+    spec, file, claim = tmp_path / "problem.toml", tmp_path / "best.json", tmp_path / "best.smt2"
+    spec.write_text('[problem]\nplacement = "sequential"\nranks = 4\nmicrobatches = 8\n')
+    for words in (["-M", "5"], ["-P", "5"], ["--placement", "v"]):
+        assert "has a problem; expected no --placement" in str(run("--spec", str(spec), *words).exception)
+    assert "names in .smt2" in str(run("--spec", str(spec), "-o", str(claim)).exception)
+    small = ("--placement", "sequential", "-P", "4", "-M", "8", "-o", str(file))
+    assert run(*small, "--activations", "3").return_value == 0
+    assert claim.exists()
+    assert run(*small, "--activations", "4").return_value == 0
+    assert not claim.exists(), "what was refuted before is no claim about this schedule"
+    claim.write_text("; mine\n")
+    assert run(*small, "--activations", "4").return_value == 0
+    assert claim.read_text() == "; mine\n"
 
 
 def test_command_reads_a_spec(tmp_path):

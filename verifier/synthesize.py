@@ -101,7 +101,8 @@ class Synthesis:
     refuted_by
         Solvers that say: nothing is shorter than the bound in the scope. Empty where no bound is theirs.
     claim
-        The question that the solvers of the certificate answered with no; ``synthesis_smt.smtlib`` writes it.
+        The question that the solvers of the certificate answered with no; ``synthesis_smt.smtlib`` writes it. None where some
+        block takes no time, which that text is not made for.
     interrupted
         Whether the search was stopped from the keyboard.
     """
@@ -545,9 +546,14 @@ class _Search:
             certificate,
             self.refuted_by if certificate is None or by_solver else (),
             self.spent,
-            claim=replace(self.question, horizon=self.value - self.grain) if by_solver else None,
+            claim=replace(self.question, horizon=self.value - self.grain) if by_solver and self._takes_time() else None,
             interrupted=interrupted,
         )
+
+    def _takes_time(self) -> bool:
+        """Whether every block does: others could wait for each other at one moment, which the claim does not forbid."""
+        board = self.board
+        return all(board.span(rank, token) != 0 for rank in range(board.ranks) for token in board.tokens)
 
     def _certificate(self) -> Certificate:
         """Why the best is the least: a bound for all schedules, else what solvers say, else a bound in the scope."""

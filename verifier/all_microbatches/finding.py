@@ -89,10 +89,12 @@ def synthesize_for_all(
     )
     if shortest.schedule is None:
         return ForAll(shortest)
+    if shortest.interrupted:
+        return ForAll(shortest, interrupted=True)
     question = Question(problem, costs, limits, 0, None if blocks is None else tuple(blocks), pairs)
-    best, interrupted = None, shortest.interrupted
+    best, interrupted = None, False
     try:
-        for schedule in _orders(shortest, question, known, end, seed, interrupted):
+        for schedule in _orders(shortest, question, known, end, seed):
             found = _judged(schedule, question)
             best = found if best is None or _rank(found, problem) < _rank(best, problem) else best
             if (
@@ -151,9 +153,7 @@ def _bound(problem: Problem, question: Question) -> tuple[Fraction, str]:
     return Fraction(best.ticks, question.costs.ticks_per_unit), best.name
 
 
-def _orders(
-    shortest: Synthesis, question: Question, known: tuple[Schedule, ...], end: float, seed: int, interrupted: bool
-) -> Iterator[Schedule]:
+def _orders(shortest: Synthesis, question: Question, known: tuple[Schedule, ...], end: float, seed: int) -> Iterator[Schedule]:
     """Legal orders in which something may repeat: the shortest, known ones, those of a search with a kernel."""
     assert shortest.schedule is not None
     yield shortest.schedule
@@ -162,8 +162,7 @@ def _orders(
     yield from (schedule for schedule in known if schedule.problem == question.problem and _is_legal(schedule, question))
     for form in placed(shortest.schedule, question):
         yield from _at_least_sizes(form, question)
-    if not interrupted:
-        yield from _with_kernels(question, max(end - monotonic(), LEAST), seed)
+    yield from _with_kernels(question, max(end - monotonic(), LEAST), seed)
 
 
 def _is_legal(schedule: Schedule, question: Question) -> bool:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 PLACEMENTS = ("sequential", "interleaved", "v", "bidirectional")
 """As in ``verifier.families``, named here so that the help text needs no import; a test keeps them equal."""
 
+CLAIM = ".smt2"
+"""Of the file with what solvers refuted."""
 EXIT_CODES = {"optimal": DONE, "feasible": DONE, "infeasible": REFUTED, "unknown": UNKNOWN}
 
 
@@ -85,7 +87,9 @@ EXIT_CODES = {"optimal": DONE, "feasible": DONE, "infeasible": REFUTED, "unknown
     help="An order for all larger M, too: with a kernel that can run again, and a proof of what each M takes.",
 )
 @click.option("--no-catalogue", is_flag=True, help="Search anew, without the schedules that were found before.")
-@click.option("-o", "output", metavar="FILE", help="Write the schedule, and what solvers refuted beside it as FILE.smt2.")
+@click.option(
+    "-o", "output", metavar="FILE", help="Write the schedule, and what solvers refuted beside it (best.smt2 for best.json)."
+)
 @json_option
 def synthesize(
     spec: str | None,
@@ -117,10 +121,16 @@ def synthesize(
     from verifier.specs import limits_of, limits_over, read_costs, read_spec
 
     keep_input([spec, costs], output)
+    if output is not None and Path(output).suffix == CLAIM:
+        raise ScheduleError(
+            f"-o: {output}: names in {CLAIM} are for the claim that is written beside the schedule; expected another"
+        )
     given = None if spec is None else read_spec(spec)
-    named = None if placement is None and ranks is None else _problem(placement, ranks, microbatches, stages_per_rank)
-    problem = named or (given.problem if given else None)
-    if problem is None or (named and given and given.problem):
+    unnamed = placement is None and ranks is None and microbatches is None
+    if given and given.problem and not unnamed:
+        raise ScheduleError(f"synthesize: {spec} has a problem; expected no --placement, -P or -M beside it")
+    problem = _problem(placement, ranks, microbatches, stages_per_rank) if not unnamed else given.problem if given else None
+    if problem is None:
         raise ScheduleError("synthesize: expected --spec with a problem, or --placement with -P and -M")
     model = read_costs(costs) if costs is not None else given.costs if given else None
     limits = limits_over(limits_of(activations, weights), given.limits if given else None)
@@ -234,10 +244,26 @@ def _write(found: Synthesis, output: str, costs: CostModel | None, limits: Limit
         found.schedule, costs=costs or CostModel.of(), limits=limits, claims=claims, certificate=certificate
     )
     write_text(output, text)
+    beside = Path(output).with_suffix(CLAIM)
     if found.claim is not None:
         from verifier.solvers.synthesis_smt import smtlib
 
-        write_text(Path(output).with_suffix(".smt2"), smtlib(found.claim))
+        write_text(beside, smtlib(found.claim))
+    else:
+        _drop_claim(beside)
+
+
+def _drop_claim(file: Path) -> None:
+    """Remove what an earlier search wrote here: it is about another schedule."""
+    from verifier.solvers.synthesis_smt import OPENING
+
+    try:
+        with file.open(encoding="utf-8") as text:
+            ours = text.read(len(OPENING)) == OPENING
+    except (OSError, UnicodeDecodeError):
+        return
+    if ours:
+        file.unlink()
 
 
 def _write_for_all(found: ForAll, output: str, costs: CostModel | None, limits: Limits) -> None:

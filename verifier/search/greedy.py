@@ -38,6 +38,12 @@ class Taste:
     deep_first: bool = True
     patience: int = 1_000_000
 
+    def __str__(self) -> str:
+        """What an order made with it is called."""
+        words = ["backwards" if self.backward_first else "forwards", "deep" if self.deep_first else "shallow"]
+        late = "" if not self.split or self.patience > 2 else f", at most {self.patience} W waiting"
+        return f"list scheduling, {' and '.join(words)} first{', split' if self.split else ''}{late}"
+
 
 TASTES = tuple(
     Taste(backward, split, deep, patience)

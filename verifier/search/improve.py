@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LONGEST = 2**60
 """Ticks of the longest order that compiled search can measure."""
-PLAIN_SHARE = 0.6
+PLAIN_SHARE = 0.8
 """Of the time that is left, what a search without kernel takes before one with it."""
 TIDY = 10
 """One part in so many of the changes goes into fewer activations at the end."""
@@ -183,7 +183,8 @@ class _Stage:
     form: KernelForm | None = None
 
     def schedule(self) -> Schedule:
-        return self.board.decode(self.found.order, f"synthesized from {self.found.start}")
+        start = self.found.start.removeprefix("synthesized from ")
+        return self.board.decode(self.found.order, f"synthesized from {start}")
 
 
 class _Search:
@@ -284,7 +285,7 @@ class _Search:
             spans = [
                 begin[-1] + span[-1] - begin[0] for begin, span in zip(timeline.start, timeline.duration, strict=True) if begin
             ]
-            found.append(Found(max(spans) if self.spans else timeline.makespan_ticks, f"list scheduling {taste}", order))
+            found.append(Found(max(spans) if self.spans else timeline.makespan_ticks, str(taste), order))
         return _Stage(board, min(found, key=lambda other: other.ticks))
 
     def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0, share: float = 1.0) -> None:

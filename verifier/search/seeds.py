@@ -60,7 +60,7 @@ def _seeds(board: Board) -> Iterator[tuple[str, Order]]:
     yield "one micro-batch at a time", usable(one_at_a_time(board), board)
     work = problem.stages * problem.total_microbatches
     for taste in TASTES[: max(2, 10_000 // work)]:
-        yield f"list scheduling {taste}", greedy(board, taste)
+        yield str(taste), greedy(board, taste)
 
 
 def _spaced(board: Board) -> Iterator[tuple[str, Order]]:
@@ -98,7 +98,8 @@ def family_schedules(problem: Problem, board: Board) -> Iterator[Schedule]:
 def _fitting(problem: Problem) -> Iterator[Schedule]:
     total, ranks = problem.total_microbatches, problem.ranks
     per_rank = max(1, problem.stages // ranks)
-    for name, family in FAMILIES.items():
+    # Those with overlapped pairs stand last, and are the most promising.
+    for name, family in reversed(FAMILIES.items()):
         if placement(family.placement, ranks, per_rank) != problem.placement:
             continue
         for size in sorted({total, total + 1, max(total, 2 * ranks), -(-total // ranks) * ranks}):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import z3
 
 NAME = "Z3"
+OPENING = "; Is there a "
+"""First words of a claim as text."""
 SIZE_PER_SECOND, MOST = 500_000, 3_000_000
 """
 About what is written in a second, as :func:`_size` counts: a question that would take all its time is not begun, nor one that
@@ -66,6 +68,8 @@ def ask(question: Question, *, seconds: float = 60.0, implied: bool = True, stop
         return Answer("unknown", NAME, 0.0, reason="too many clauses")
     encoding = Encoding(choices, implied)
     solver = _read(encoding)
+    # Interrupts are for whoever waits for the answer; Z3 would take them for itself.
+    solver.set("ctrl_c", False)
     solver.set("timeout", max(1, int(1000 * (until - time.monotonic()))))
     if stop is not None:
         stop.calls(solver.ctx.interrupt)
@@ -124,7 +128,7 @@ def smtlib(question: Question) -> str:
     choices = Choices(question)
     kind = "mirror-symmetric schedule" if question.mirrored else "schedule"
     lines = [
-        f"; Is there a {kind} of at most {choices.horizon} ticks (each {question.grain} of the cost model's)?",
+        f"{OPENING}{kind} of at most {choices.horizon} ticks (each {question.grain} of the cost model's)?",
         f"; placement {question.problem.placement}, micro-batches {question.problem.microbatches}",
         "; Names: stage, kind, micro-batch; of a mirror-symmetric schedule direction 0 stands for both.",
         "(set-logic QF_LIA)",
