@@ -187,6 +187,7 @@ class _Longer:
         """The length of a path whose middle part can be run again, after all that is asked of it."""
         (first, last), copies = path["middle"], path["copies"]
         nodes = [(rank, position) for rank, position in path["nodes"]]
+        require(all(type(number) is int for node in nodes for number in node), "a path's blocks exist")
         # From block to block a path gets on by at most K + 1 copies, and stands on each of them.
         most = len(nodes) * (self.largest_base + 1)
         base, copies = whole(path["base"], 0, most, "a path's base"), whole(copies, 1, most, "a path's copies")

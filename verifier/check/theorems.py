@@ -83,7 +83,8 @@ def _check_all(table: Table, asked: Collection[Asked], evidence: Mapping[str, An
     lacking = known.keys() - evidence["certificates"].keys()
     require(len(lacking) <= len(evidence["uncertified"]), "whatever the SMT-LIB 2 text asks about has a certificate")
     for name in sorted(table.left_over):
-        table.excludes(known[name].rows, known[name].options, "a condition that is not needed")
+        named = "a condition that is not needed"
+        require(table.excludes(known[name].rows, known[name].options, named), named)
 
 
 class Book:
@@ -196,7 +197,7 @@ def _independent(book: Book) -> None:
 
 DEMANDS: dict[str, tuple[Callable[[Book], None], ...]] = {
     "legal": (_legal, _no_deadlock),
-    "peak-activations": (_legal, _peak),
+    "peak-activations": (_legal, _no_deadlock, _peak),
     "makespan": (_legal, _makespan),
     "idle": (_legal, _makespan, _busy),
     "independence": (_legal, _makespan, _busy, _independent),
