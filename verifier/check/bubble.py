@@ -88,7 +88,8 @@ class _Longer:
         self.costs = CostModel.of(**evidence["costs"])
         self.ranks = self.problem.ranks
         self.blocks = sum(map(len, self.order))
-        self._left = MAX_WORK + TIMES * self.blocks
+        # K is about the number of ranks, and paths are about as many.
+        self._left = MAX_WORK + TIMES * self.ranks * self.blocks
         require(len(set(self.problem.microbatches)) == 1, "directions of equal size")
         # A kernel stands in S_0, so it serves no more micro-batches than S_0 has.
         self.period = whole(evidence["period"], 1, self.problem.microbatches[0], "the period")
