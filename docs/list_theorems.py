@@ -33,7 +33,13 @@ certificates, which `python -m verifier.check DIR` verifies without one; `--seco
 
 A full backward B is I + W, r is the rank, and hops between ranks take no time, unless something else is said. A published
 formula may well be refuted, with a counterexample. Conditions are implications between affine inequalities for all whole
-numbers; times were taken on two shared cores.
+numbers; times were taken on two shared cores. In `--json` and the manifest of evidence, `met` counts the conditions whose
+hypotheses some numbers fulfil; the others say that something never happens, as in a case that no size falls into.
+Every theorem about makespan, idle time or peaks rests on legality: its conditions show that no rank hangs at any size.
+
+The orders of `dualpipe-paired` and `zbv-mirrored` are no families; they are written as loops in
+[specs/loops-dualpipe-paired.toml](../specs/loops-dualpipe-paired.toml) and
+[specs/loops-zbv-mirrored.toml](../specs/loops-zbv-mirrored.toml), for `verifier show` and `verifier verify` at any P and M.
 """
 
 

@@ -11,7 +11,7 @@ from verifier.commands.proving import prove
 from verifier.costs import CostModel
 from verifier.families import DUALPIPE, GPIPE, ONE_F_ONE_B, ZB1P, ZB2P, ZBV, build_program, program_on
 from verifier.formats.loop_text import OwnLoops
-from verifier.loops import loop
+from verifier.loops import loop, unroll
 from verifier.model import ScheduleError
 from verifier.simulate import simulate
 from verifier.specs import read_spec
@@ -326,3 +326,14 @@ def test_loops_of_a_spec_are_proved():
 def test_wrong_use_is_one_clear_line(arguments, message):
     with pytest.raises(ScheduleError, match=message):
         run(*arguments)
+
+
+@pytest.mark.parametrize("name", ["dualpipe-paired", "zbv-mirrored"])
+def test_the_orders_of_theorems_that_are_no_families_are_shipped_as_loops(name):
+    program, listed = read_spec(f"specs/loops-{name}.toml").loops.program, THEORY[name].program
+    for ranks, microbatches in ((1, 2), (2, 5), (3, 9)):
+        for rank in range(ranks):
+            rows = [
+                unroll(each, {str(each.ranks): ranks, str(each.microbatches): microbatches}, rank) for each in (program, listed)
+            ]
+            assert [str(row) for row in rows[0]] == [str(row) for row in rows[1]]
