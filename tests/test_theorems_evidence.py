@@ -736,6 +736,13 @@ def test_the_question_of_a_bound_is_the_one_that_the_checker_asks(costs):
     assert "proved" in check_bound(found.checked, found.script.text)
 
 
+def test_the_name_of_a_schedule_is_no_command_to_a_solver():
+    schedule = replace(build_family("1f1b", 2, 2), name="x\n(assert false) ;\r(assert false)")
+    found = evidence_of(prove_at_most("makespan-at-most", Fraction(99), schedule, Box.parse("F=1..2")))
+    assert "\n(assert false)" not in found.script.text
+    assert "proved" in check_bound(found.checked, found.script.text)
+
+
 @pytest.mark.parametrize(
     "change",
     [

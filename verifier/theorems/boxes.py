@@ -233,8 +233,8 @@ def _question(bound: Fraction, timeline: Timeline, box: Box) -> tuple[int, str]:
                 earlier, begin = schedule.order[before[0]][before[1]], start[before[0]][before[1]] + hop
                 late.append(f"(< {_number(start[rank][at])} (+ {_number(begin)} |{earlier} takes|))")
     lines = [
-        f"; {schedule.name}: {sentence(MAKESPAN, bound)}",
-        f"; where: {box.text}",
+        _comment(f"{schedule.name}: {sentence(MAKESPAN, bound)}"),
+        _comment(f"where: {box.text}"),
         "; checks: 1; unsat confirms: no durations make a block or the end later than under the greatest costs",
         "(set-logic QF_LRA)",
         *ranges,
@@ -244,6 +244,11 @@ def _question(bound: Fraction, timeline: Timeline, box: Box) -> tuple[int, str]:
         "(check-sat)",
     ]
     return len(late), "\n".join(lines) + "\n"
+
+
+def _comment(text: str) -> str:
+    """One line, whatever a file calls its schedule: a second line would be a command to the solver."""
+    return "; " + "".join(letter if letter.isprintable() else " " for letter in text)
 
 
 def _number(value: Fraction) -> str:
