@@ -416,7 +416,8 @@ class _Search:
                 # What is left after a search should be worth another one, which begins anew.
                 self._improve(seconds if starts <= LARGE or self.left > 3 * seconds else self.left, turn)
             if not self.met and self.left > 0.1 and starts <= LARGE:
-                self._ask(FIRST_QUESTION * 10**turn)
+                # What is small is closed by one long question, if at all.
+                self._ask(FIRST_QUESTION * (20 if starts <= SMALL else 10) ** turn)
             elif self.left < 2:
                 break
             turn += 1
