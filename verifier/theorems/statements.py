@@ -82,8 +82,8 @@ def texts(theory: Theory) -> dict[str, tuple[str, str]]:
 
     Examples
     --------
-    >>> texts(THEORIES[0])["makespan"]
-    ('the makespan of gpipe is exactly (M+P-1)(F+B)', 'all P and M; all F, I, W >= 0, alike on all stages, B = I + W, no hop time')
+    >>> texts(THEORIES[0])["makespan"][0]
+    'the makespan of gpipe is exactly (M+P-1)(F+B)'
     """
     said, name = theory.said, theory.name
     sizes, both = said["domain"], f"{said['domain']}; {said['costs']}"
