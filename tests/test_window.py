@@ -309,6 +309,8 @@ def test_an_interrupt_stops_the_solver_and_keeps_its_answer():
         def stop_search(self) -> None:
             self.stopped.set()
 
+    # Whatever ran before, Python hears this one.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     assert search._ask(Stuck(), None) == (2, True)
 
 

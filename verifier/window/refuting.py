@@ -40,6 +40,8 @@ def shorter(tasks: Mapping[Step, Task], horizon: int, *, seconds: float) -> Answ
         begin = monotonic()
         context = z3.Context()
         solver = z3.SolverFor("QF_IDL", ctx=context)
+        # Interrupts are for whoever waits for the answer; Z3 would take them for itself.
+        solver.set("ctrl_c", False)
         solver.set("timeout", 1 + round(seconds * 1000))
         stop.calls(context.interrupt)
         solver.from_string(text)
