@@ -327,6 +327,23 @@ def test_an_interrupt_of_the_local_search_ends_all(monkeypatch):
     assert is_legal(found, costs, Limits(9))
 
 
+def test_local_search_never_gets_more_than_the_time_that_is_left(monkeypatch):
+    """Its turns double; the last one begins with less time than its turn would be."""
+    import verifier.synthesize as module
+
+    search = module._Search(Question(bidirectional(4, 10), CostModel.of(**COLUMNS[3]), Limits(5), 0), 5.0, 0, lambda *_: None)
+    search.offer(build_family("dualpipe", 4, 10))
+    given: list[float] = []
+
+    def noted(*args, seconds, **kwargs):
+        given.append(seconds)
+        raise ImportError
+
+    monkeypatch.setattr(module, "improve", noted)
+    search._improve(100.0, 0)
+    assert given[0] <= 5.0
+
+
 def test_what_is_known_already_is_taken():
     costs, limits = CostModel.of(**COLUMNS[2]), Limits(5)
     best = synthesize(bidirectional(4), costs, limits).schedule

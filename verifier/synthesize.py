@@ -407,15 +407,15 @@ class _Search:
     def _take_turns(self) -> None:
         """Each method for longer than before."""
         starts = 3 * sum(self.board.counts)
-        longer = 2 if starts <= LARGE else 4
+        asks = starts <= LARGE
         turn = 0
         while not self.met and self.left > 0.1:
             # Compiled search needs a second to begin with; what is small is closed before that.
             if (turn or starts > SMALL) and self.left > 2:
-                seconds = FIRST_SEARCH * longer**turn
-                # What is left after a search should be worth another one, which begins anew.
-                self._improve(seconds if starts <= LARGE or self.left > 3 * seconds else self.left, turn)
-            if not self.met and self.left > 0.1 and starts <= LARGE:
+                seconds = FIRST_SEARCH * (2 if asks else 4) ** turn
+                # Where nothing is asked, what is left after a search should be worth another one, which begins anew.
+                self._improve(seconds if asks or self.left > 3 * seconds else self.left, turn)
+            if not self.met and self.left > 0.1 and asks:
                 # What is small is closed by one long question, if at all.
                 self._ask(FIRST_QUESTION * (20 if starts <= SMALL else 10) ** turn)
             elif self.left < 2:
@@ -433,7 +433,7 @@ class _Search:
             if 3 * sum(self.board.counts) <= LARGE:
                 self._answer(value - self.grain, seconds)
             elif self.left > 2:
-                self._improve(min(self.left, seconds), 0)
+                self._improve(seconds, 0)
         finally:
             if self.value == value and not self.met:
                 self._ask_about(*mirrored)
@@ -467,7 +467,7 @@ class _Search:
                 seeds=[self.best.schedule] if self.best else [],
                 target=self.here.ticks,
                 evaluations=10**12,
-                seconds=seconds,
+                seconds=min(seconds, self.left),
                 seed=self.seed + turn,
                 blocks=question.blocks,
                 pairs=question.pairs,
