@@ -12,7 +12,7 @@ from tests.questions import bidirectional
 from verifier.catalogue import __main__ as module
 from verifier.catalogue.cells import COSTS, Cell, cells
 from verifier.catalogue.lookup import folder, known, ratio, read_index, recorded
-from verifier.catalogue.making import _repeating, make, path, read, shortened
+from verifier.catalogue.making import _repeating, _seeds, make, path, read, shortened
 from verifier.catalogue.table import digest, dualpipe, row
 from verifier.commands.synthesizing import synthesize as command
 from verifier.costs import CostModel
@@ -315,13 +315,13 @@ def test_of_schedules_that_are_as_short_one_that_repeats_is_kept(tmp_path, monke
     schedule = build_family("dualpipe", 4, 8)
     simulation = simulate(schedule, cell.costs)
     found = Synthesis("feasible", schedule, simulation, value=simulation.timeline.makespan)
-    assert _repeating(found, cell, tmp_path) is found, "it is proved itself"
+    assert _repeating(found, cell, _seeds(cell, tmp_path)) is found, "it is proved itself"
     make(cell, tmp_path, 20)
     monkeypatch.setattr("verifier.catalogue.making._repeats", lambda other, cell: other.name == cell.name)
-    assert _repeating(found, cell, tmp_path) is found, "the other is shorter, and so another question"
+    assert _repeating(found, cell, _seeds(cell, tmp_path)) is found, "the other is shorter, and so another question"
     best = read(cell, tmp_path).source.schedule
     found = Synthesis("feasible", replace(best, name="anew"), simulate(best, cell.costs), value=Fraction(47))
-    assert _repeating(found, cell, tmp_path).schedule.name == cell.name
+    assert _repeating(found, cell, _seeds(cell, tmp_path)).schedule.name == cell.name
 
 
 def test_files_of_something_else_are_refused(tmp_path):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from itertools import pairwise
 from time import monotonic
 
 from verifier.bounds import Bound, board_bounds, board_grain
@@ -20,7 +19,7 @@ from verifier.model import Limits, Problem, Schedule, ScheduleError, plain
 from verifier.search.greedy import greedy
 from verifier.search.improve import improve, require_room
 from verifier.search.seeds import seeds as known_orders
-from verifier.search.strings import fits_mirror
+from verifier.search.strings import fits_mirror, has_hops
 from verifier.simulate import Simulation, simulate
 from verifier.solvers import cpsat, synthesis_smt
 from verifier.solvers.questions import OBJECTIVES, Answer, Question, ReplayError, measured, refusal
@@ -284,16 +283,15 @@ def _is_mirrored(question: Question, scope: str, known: Iterable[Schedule]) -> b
     if scope == "all" or not fits_mirror(question.problem, question.costs, question.limits):
         return False
     board = replace(question, mirrored=True).board
-    symmetric = all(board.decode(board.encode(schedule)) == schedule for schedule in known)
+    symmetric = all(map(board.tells, known))
     return scope == "mirrored" or (symmetric and _pairs_are_long(question))
 
 
 def _symmetry_loses(question: Question) -> bool:
     """Whether cases are known in which symmetry loses though pairs are long: with hops, and with less than P activations."""
-    ranks = range(question.problem.ranks)
-    caps = [question.limits.activations_on(rank) for rank in ranks]
-    hops = any(question.costs.hop_ticks(a, b) for a, b in pairwise(ranks))
-    return hops or any(cap is not None and cap < len(ranks) for cap in caps)
+    ranks = question.problem.ranks
+    caps = map(question.limits.activations_on, range(ranks))
+    return has_hops(question.problem, question.costs) or any(cap is not None and cap < ranks for cap in caps)
 
 
 def _pairs_are_long(question: Question) -> bool:

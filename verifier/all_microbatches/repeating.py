@@ -74,10 +74,9 @@ def placed(schedule: Schedule, question: Question) -> Iterator[KernelForm]:
     problem, costs, limits = schedule.problem, question.costs, question.limits
     folded = fits_mirror(problem, costs, limits)
     board = Board(problem, costs, limits, question.blocks, question.pairs == "any", folded)
-    order = board.encode(schedule)
-    if board.decode(order) != schedule:
+    if not board.tells(schedule):
         board = replace(board, folded=False)
-        order = board.encode(schedule)
+    order = board.encode(schedule)
     turns = problem.stages + problem.stages % 2
     forms = [place_kernels(board, order, kernels, turns) for kernels in known_kernels(board)]
     forms += [own_kernels(board, order, turns // size, size) for size in (1, 2)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -84,9 +84,9 @@ def known(problem: Problem, costs: CostModel, limits: Limits, place: Path | None
         factor, row = answers[0]
         schedule = _schedule(place, row)
         if row["status"] == "optimal":
-            return Known(_symmetric([schedule], costs, limits), recorded(row, factor))
+            return Known(symmetric([schedule], costs, limits), recorded(row, factor))
         rows = [row, *(other for other in rows if other is not row)]
-    seeds = _symmetric((_schedule(place, row) for row in rows), costs, limits)
+    seeds = symmetric((_schedule(place, row) for row in rows), costs, limits)
     return Known(seeds, recorded(answers[0][1], answers[0][0]) if answers else None)
 
 
@@ -155,10 +155,9 @@ def _schedule(place: Path, row: Mapping[str, Any]) -> Schedule:
         raise ScheduleError(f"{error}; {WAY_OUT}") from None
 
 
-def _symmetric(schedules: Any, costs: CostModel, limits: Limits) -> tuple[Schedule, ...]:
-    """Without those that would make a search for mirror-symmetric schedules one for all."""
-    found: Sequence[Schedule] = tuple(schedules)
+def symmetric(schedules: Iterable[Schedule], costs: CostModel, limits: Limits) -> tuple[Schedule, ...]:
+    """Schedules of one problem without those that would make a search for mirror-symmetric ones one for all."""
+    found = tuple(schedules)
     if not found or not fits_mirror(found[0].problem, costs, limits):
-        return tuple(found)
-    board = Board(found[0].problem, costs, limits, folded=True)
-    return tuple(schedule for schedule in found if board.decode(board.encode(schedule)) == schedule)
+        return found
+    return tuple(filter(Board(found[0].problem, costs, limits, folded=True).tells, found))

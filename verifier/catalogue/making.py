@@ -8,14 +8,14 @@ file is only ever replaced by a better one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
 from verifier.all_microbatches.repeating import growth, placed
 from verifier.catalogue.cells import MULTIPLES, Cell
-from verifier.catalogue.lookup import recorded
+from verifier.catalogue.lookup import recorded, symmetric
 from verifier.families import build_family
 from verifier.formats import load, schedule_json, torch_csv, write_text
 from verifier.formats.source import Source
@@ -118,17 +118,18 @@ def make(cell: Cell, folder: Path, budget: float, on_progress: Told = lambda bes
     known = recorded(before.certificate) if before else None
     if cell.unfolded and (two := read(cell.unfolded, folder)) and not cell.costs.hop:
         known = _of_mirror(two) or known
+    seeds = _seeds(cell, folder)
     found = synthesize(
         cell.problem,
         cell.costs,
         cell.limits,
         budget=max(budget, NO_SEARCH),
-        seeds=_seeds(cell, folder),
+        seeds=seeds,
         recorded=known,
         on_progress=on_progress,
     )
     if cell.multiple == MULTIPLES[0]:
-        found = _repeating(found, cell, folder)
+        found = _repeating(found, cell, seeds)
     if found.schedule is not None and (before is None or _is_better(found, before)):
         _write(found, cell, folder)
     return found
@@ -166,11 +167,11 @@ def _repeats(schedule: Schedule, cell: Cell) -> bool:
     return growth(schedule, cell.costs).status == PROVED
 
 
-def _repeating(found: Synthesis, cell: Cell, folder: Path) -> Synthesis:
+def _repeating(found: Synthesis, cell: Cell, seeds: Iterable[Schedule]) -> Synthesis:
     """Of schedules that are as short the one whose kernel repeats, so that the longer ones follow from it."""
     if found.schedule is None or _repeats(found.schedule, cell):
         return found
-    for schedule in _seeds(cell, folder):
+    for schedule in seeds:
         simulation = simulate(schedule, cell.costs)
         is_as_short = simulation.timeline is not None and simulation.timeline.makespan == found.value
         if (
@@ -197,13 +198,10 @@ def _write(found: Synthesis, cell: Cell, folder: Path) -> None:
 # ----------------------------------------------------------------------------------------------------- where to start from
 
 
-def _seeds(cell: Cell, folder: Path) -> list[Schedule]:
+def _seeds(cell: Cell, folder: Path) -> tuple[Schedule, ...]:
     """Legal or not: synthesis looks at each. Only mirror-symmetric ones, so that the search stays among those."""
-    found = [schedule for schedule in _starts(cell, folder) if schedule.problem == cell.problem]
-    if cell.placement == "v":
-        return found
-    board = Board(cell.problem, cell.costs, cell.limits, folded=True)
-    return [schedule for schedule in found if board.decode(board.encode(schedule)) == schedule]
+    found = (schedule for schedule in _starts(cell, folder) if schedule.problem == cell.problem)
+    return symmetric(found, cell.costs, cell.limits)
 
 
 def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
@@ -288,6 +286,5 @@ def folded(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
     """
     two = Board(schedule.problem, cell.costs, cell.limits, folded=True)
     one = Board(cell.problem, cell.costs, cell.limits)
-    strings = two.encode(schedule)
-    if two.chain == one.chain and two.decode(strings) == schedule:
-        yield one.decode(strings)
+    if two.chain == one.chain and two.tells(schedule):
+        yield one.decode(two.encode(schedule))

@@ -92,13 +92,6 @@ class Pool:
         """The shortest order."""
         return self.kept[0]
 
-    def add(self, found: Found) -> None:
-        """Keep an order if it is among the best."""
-        if all(found.order != other.order for other in self.kept):
-            self.kept.append(found)
-            self.kept.sort(key=lambda other: other.ticks)
-            del self.kept[POOL:]
-
     def search(self, evaluations: int, target: int, due: Callable[[], bool]) -> None:
         """
         Annealing runs until the target is met, so many changes are tried in all, or ``due`` says that it is time.

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from verifier.families import FAMILIES, build_family, placement
 from verifier.hops import spaced
 from verifier.model import Block, Problem, Schedule, ScheduleError
 from verifier.search.greedy import TASTES, greedy
-from verifier.search.strings import Board, Order, Token, fits_mirror
+from verifier.search.strings import Board, Order, Token, fits_mirror, has_hops
 
 
 @dataclass(frozen=True)
@@ -68,10 +67,9 @@ def _spaced(board: Board) -> Iterator[tuple[str, Order]]:
     problem, ranks = board.problem, board.problem.ranks
     level = max(problem.microbatches)
     caps = [2 * ranks if cap is None else int(cap) for cap in map(board.limits.activations_on, range(ranks))]
-    hops = any(board.costs.hop_ticks(a, b) for a, b in pairwise(range(ranks)))
     if (
         board.folded
-        or not hops
+        or not has_hops(problem, board.costs)
         or not level
         or min(caps) <= ranks + 1
         or placement("bidirectional", ranks) != problem.placement

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 
 from verifier.costs import PAIRS, SINGLE, CostModel
 from verifier.model import Block, Limits, Op, Problem, Schedule, ScheduleError
@@ -53,6 +53,11 @@ def fits_mirror(problem: Problem, costs: CostModel, limits: Limits) -> bool:
     same_limits = all(limits.activations_on(rank) == limits.activations_on(last - rank) for rank in ranks)
     same_hops = all(costs.hop_ticks(a, b) == costs.hop_ticks(last - a, last - b) for a, b in product(ranks, ranks))
     return same_limits and same_hops and all(_holds_both(problem, costs, limits, rank) for rank in ranks)
+
+
+def has_hops(problem: Problem, costs: CostModel) -> bool:
+    """Whether a message to the next rank takes time."""
+    return any(costs.hop_ticks(rank, after) for rank, after in pairwise(range(problem.ranks)))
 
 
 def _holds_both(problem: Problem, costs: CostModel, limits: Limits, rank: int) -> bool:
@@ -220,6 +225,20 @@ class Board:
             slot = {place: index for index, place in enumerate(self.problem.stages_on(rank))}
             rows.append(tuple(_token(block, slot) for block in schedule.order[rank]))
         return tuple(rows)
+
+    def tells(self, schedule: Schedule) -> bool:
+        """
+        Whether strings tell all of a schedule: its micro-batches come in order, and where folded it is its own mirror image.
+
+        Examples
+        --------
+        >>> problem = Problem(((0,),), (2,))
+        >>> orders = (["0F0", "0F1", "0B0", "0B1"], ["0F1", "0F0", "0B1", "0B0"])
+        >>> schedules = [Schedule(problem, (tuple(map(Block.parse, order)),)) for order in orders]
+        >>> [Board(problem, CostModel.of(), Limits()).tells(schedule) for schedule in schedules]
+        [True, False]
+        """
+        return self.decode(self.encode(schedule)) == schedule
 
     def decode(self, order: Order, name: str = "") -> Schedule:
         """
