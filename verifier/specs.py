@@ -7,7 +7,8 @@ Whatever is wrong in a file is one line with its place: ``specs/x.toml: costs.FB
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fractions import Fraction
@@ -79,11 +80,8 @@ def read_spec(path: str | Path) -> Spec:
     >>> spec.source.schedule.name, spec.expectations["makespan"]
     ('dualpipe P=8 M=20', 66)
     """
-    shown = one_line(str(path), 200)
-    try:
+    with in_file(path) as shown:
         return _spec(shown, Path(path), _tables(Path(path)))
-    except ScheduleError as error:
-        raise ScheduleError(f"{shown}: {error}") from None
 
 
 def read_costs(text: str) -> CostModel:
@@ -150,10 +148,9 @@ def read_ranges(text: str) -> str:
     """
     if "=" in text and not text.endswith(".toml"):
         return text
-    shown = one_line(text, 200)
     if not text.endswith(".toml") and not Path(text).exists():
         raise ScheduleError(f'costs: expected F=9..11,I=10 or a TOML file with such ranges, got "{one_line(text, 40)}"')
-    try:
+    with in_file(text):
         tables = _tables(Path(text))
         known_keys(tables, ("costs",), "")
         if not tables.get("costs"):
@@ -163,8 +160,6 @@ def read_ranges(text: str) -> str:
             for key, value in tables["costs"].items()
             if key != "unit"
         )
-    except ScheduleError as error:
-        raise ScheduleError(f"{shown}: {error}") from None
 
 
 def _ranges(value: object, where: str) -> str:
@@ -220,6 +215,23 @@ def limits_over(above: Limits, below: Limits | None) -> Limits:
 
 
 # ---------------------------------------- the file
+
+
+@contextmanager
+def in_file(path: str | Path) -> Iterator[str]:
+    """
+    Name the file in front of whatever is wrong in it; gives the name as it is shown.
+
+    >>> with in_file("mine.toml"):
+    ...     raise ScheduleError("batch: missing")
+    Traceback (most recent call last):
+    verifier.model.ScheduleError: mine.toml: batch: missing
+    """
+    shown = one_line(str(path), 200)
+    try:
+        yield shown
+    except ScheduleError as error:
+        raise ScheduleError(f"{shown}: {error}") from None
 
 
 def read_toml(path: Path) -> dict[str, object]:

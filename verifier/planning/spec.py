@@ -13,7 +13,7 @@ from verifier.costs import CostModel
 from verifier.formats.source import one_line
 from verifier.model import ScheduleError
 from verifier.planning.tables import Table
-from verifier.specs import known_keys, read_costs_and_unit, read_toml
+from verifier.specs import in_file, known_keys, read_costs_and_unit, read_toml
 
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb1p", "zbv", "dualpipe", "dualpipev", "chimera")
 RECOMPUTE = ("none", "selective", "full")
@@ -207,11 +207,8 @@ def read_plan_spec(path: str | Path) -> PlanSpec:
     >>> spec.cluster.ranks, spec.model.experts.routed, spec.ep
     (2048, 256, 64)
     """
-    shown = one_line(str(path), 200)
-    try:
+    with in_file(path) as shown:
         return _plan_spec(shown, Path(path).parent, read_toml(Path(path)))
-    except ScheduleError as error:
-        raise ScheduleError(f"{shown}: {error}") from None
 
 
 def _plan_spec(shown: str, folder: Path, tables: dict[str, object]) -> PlanSpec:

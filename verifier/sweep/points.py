@@ -13,7 +13,7 @@ from pathlib import Path
 from verifier.families import FAMILIES, PLACEMENTS
 from verifier.formats.source import one_line
 from verifier.model import MAX_OPS, ScheduleError, exact
-from verifier.specs import costs_of_table, known_keys, limits_of, read_toml
+from verifier.specs import costs_of_table, in_file, known_keys, limits_of, read_toml
 
 MAX_POINTS = 1_000_000
 """Points of the largest sweep."""
@@ -112,11 +112,8 @@ def read_sweep(path: str | Path) -> tuple[Point, ...]:
     >>> len(points), points[0].label, points[0].ranks, points[0].microbatches
     (200, 'gpipe', 2, 32)
     """
-    where = one_line(str(path), 200)
-    try:
+    with in_file(path):
         return _points(read_toml(Path(path)))
-    except ScheduleError as error:
-        raise ScheduleError(f"{where}: {error}") from None
 
 
 def _points(read: Mapping[str, object]) -> tuple[Point, ...]:

@@ -17,6 +17,7 @@ from random import Random
 
 from verifier.formats.source import one_line, reason
 from verifier.model import ScheduleError, Witness
+from verifier.specs import in_file
 from verifier.window.chunk import COMMUNICATION, COMPUTE, RESOURCES, TRANSFER, Chunk, Step, Task
 from verifier.window.replay import Circle, Queues, replay
 
@@ -104,10 +105,8 @@ def find_order(text: str, named: Mapping[str, Order], chunk: Chunk) -> Order:
         raise ScheduleError(f"--order: {one_line(text, 100)} cannot be read: {reason(error)}; {known}") from None
     if len(content) > MAX_BYTES:
         raise ScheduleError(f"{one_line(text, 200)}: larger than {MAX_BYTES // 1_000_000} MB; expected a list of steps")
-    try:
+    with in_file(text):
         return read_order(Path(text).name, _listed(listed), chunk)
-    except ScheduleError as error:
-        raise ScheduleError(f"{one_line(text, 200)}: {error}") from None
 
 
 def _words(text: str) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from verifier.formats.source import one_line
 from verifier.model import MAX_DIGITS, ScheduleError, counted, exact
-from verifier.specs import known_keys, read_toml
+from verifier.specs import in_file, known_keys, read_toml
 from verifier.window.chunk import COMMUNICATION, COMPUTE, MAX_STEPS, RESOURCES, TRANSFER, Chunk, Component
 from verifier.window.orders import Order, read_order
 
@@ -58,11 +58,8 @@ def read_chunk(path: str | Path) -> ChunkSpec:
     >>> spec.chunk.layers, [component.name for component in spec.chunk.components]
     (4, ['attention', 'dispatch', 'mlp', 'combine'])
     """
-    shown = one_line(str(path), 200)
-    try:
+    with in_file(path) as shown:
         return _spec(shown, read_toml(Path(path)))
-    except ScheduleError as error:
-        raise ScheduleError(f"{shown}: {error}") from None
 
 
 def _spec(shown: str, read: Mapping[str, object]) -> ChunkSpec:
