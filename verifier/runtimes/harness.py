@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from verifier.model import Block, Schedule, ScheduleError, plain, text_of
+from verifier.model import Block, Schedule, ScheduleError, counted, plain, text_of
 from verifier.runtimes.waiting import explain
 from verifier.simulate import simulate
 
@@ -126,7 +126,7 @@ class RunReport:
     def as_text(self) -> str:
         """The report for people."""
         where = f"{self.runtime} {self.form}" if self.runtime == "torch" else self.runtime
-        processes = f"{self.ranks} process{'es' * (self.ranks != 1)}"
+        processes = counted(self.ranks, "process", "processes")
         lines = [f"{self.schedule} on {where}: {self.status}, {processes}, {self.seconds:.1f} s"]
         if self.gradient_error is not None:
             lines.append(f"  gradients    largest relative error {self.gradient_error:.1e} ({self.worst})")
