@@ -8,7 +8,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -471,10 +470,9 @@ def test_a_file_beyond_the_limit_is_not_read(tmp_path, monkeypatch):
     assert "more than 1 MiB" in refusal(load, path)
 
 
-def test_sixty_five_thousand_ops_load_fast():
-    started = time.process_time()
+def test_sixty_five_thousand_ops_load():
+    """How long that takes is measured in tests/bench."""
     assert sum(map(len, load(LARGE).schedule.order)) == 65536
-    assert time.process_time() - started < 2  # 0.45 s on an idle machine
 
 
 def test_writing_leaves_a_whole_file_or_none(tmp_path):
