@@ -16,6 +16,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 import numba
 import numpy as np
 
+from verifier.search.kernels import EPILOGUE, PROLOGUE
+
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -541,6 +543,18 @@ def try_change(t: Tables, s: State, use: Ints, rank: int, position: int) -> int:
 
 
 @compiled
+def stands_in(t: Tables, s: State, rank: int, position: int, part: int) -> bool:
+    """Whether a token is in a part of its string."""
+    if part != PROLOGUE and part != EPILOGUE:
+        return True
+    row, kernel = s.row[rank], t.span.shape[1]
+    at = 0
+    while at < s.size[row] and s.token[row, at] != kernel:
+        at += 1
+    return position < at if part == PROLOGUE else position > at
+
+
+@compiled
 def anneal(
     t: Tables,
     s: State,
@@ -551,6 +565,7 @@ def anneal(
     hot: float,
     cold: float,
     target: int,
+    part: int,
     tidying: bool,
     best: Ints,
     size: Ints,
@@ -558,9 +573,9 @@ def anneal(
     """
     Try changes number tried..stop-1 of a run that cools geometrically over ``total`` changes.
 
-    Changes are made on critical paths, to shorten them; or when ``tidying`` anywhere, to lower the burden of an order that is
-    within the target. Returns the changes tried and the least length; ``best`` and ``size`` get the strings that have it,
-    but what was tidied are the current strings.
+    Changes are made on critical paths, in one part of the strings, to shorten them; or when ``tidying`` anywhere, to lower the
+    burden of an order that is within the target. Returns the changes tried and the least length; ``best`` and ``size`` get the
+    strings that have it, but what was tidied are the current strings.
     """
     np.random.seed(seed)
     now = begin(t, s)
@@ -588,6 +603,8 @@ def anneal(
             rank, position = path[pick, 0], path[pick, 1]
             if np.random.randint(4) == 0:
                 position = min(max(position + np.random.randint(7) - 3, 0), s.size[s.row[rank]] - 1)
+            if not stands_in(t, s, rank, position, part):
+                continue
         changed = try_change(t, s, use, rank, position)
         limit = target
         if not tidying:

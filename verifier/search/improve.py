@@ -16,7 +16,17 @@ from verifier.costs import CostModel
 from verifier.model import Limits, Problem, Schedule, ScheduleError, plain
 from verifier.rules import RULES, Question, broken
 from verifier.search.greedy import TASTES, greedy
-from verifier.search.kernels import KernelForm, known_kernels, own_kernels, place_kernels, settled
+from verifier.search.kernels import (
+    EPILOGUE,
+    PROLOGUE,
+    WHOLE,
+    KernelForm,
+    found_kernels,
+    known_kernels,
+    own_kernels,
+    place_kernels,
+    settled,
+)
 from verifier.search.seeds import Found, trimmed
 from verifier.search.seeds import seeds as board_seeds
 from verifier.search.strings import Board, fits_mirror
@@ -29,6 +39,10 @@ LONGEST = 2**60
 """Ticks of the longest order that compiled search can measure."""
 PLAIN_SHARE = 0.8
 """Of the time that is left, what a search without kernel takes before one with it."""
+PROLOGUE_SHARE, PARTS_SHARE = 0.08, 0.6
+"""Of the time that is left, what the search of the prologue takes, and of the epilogue where one of the whole is to follow."""
+TURNS = 2
+"""Of the kernel, while its prologue and epilogue are searched for."""
 TIDY = 10
 """One part in so many of the changes goes into fewer activations at the end."""
 
@@ -265,15 +279,57 @@ class _Search:
         from verifier.search.pool import Pool
 
         least, more = _base(board)
-        stage = self._formed(board, least, more, evaluations) if more and not self.spans else None
+        stage = None if self.spans else self._by_parts(board, least, more, evaluations)
+        if more and not self.spans and (not stage or self._may_grow_less(stage, more)):
+            other = self._formed(board, least, more, evaluations)
+            stage = min(filter(None, (stage, other)), key=lambda stage: stage.found.ticks, default=None)
         if stage and stage.found.ticks <= self.target:
             return stage
         starts = [*((schedule.name, board.encode(schedule)) for schedule in given), *board_seeds(board)]
+        if stage:
+            starts.insert(0, (stage.found.start, stage.found.order))
         whole = Pool(board, starts, spans=self.spans, seed=self.seed)
-        if stage and stage.found.ticks <= whole.best.ticks:
+        if stage and more and stage.found.ticks <= whole.best.ticks:
             return stage
         self.run(whole, self.target, evaluations)
         return _Stage(board, whole.best)
+
+    def _by_parts(self, board: Board, least: Problem, more: int, evaluations: int) -> _Stage | None:
+        """
+        The best order that repeats a kernel of a seed, its prologue and then its epilogue improved; None without such a seed.
+
+        Between the two the kernel runs at its own pace, so that what one gains the other cannot lose: one large search becomes
+        two small ones. They are made with few turns of the kernel, which are quick to measure, even if none is wanted: it
+        keeps the parts apart.
+        """
+        from verifier.search.pool import Pool
+
+        base = self.board(least, board.folded)
+        known = list(board_seeds(base))
+        forms: list[tuple[int, str, KernelForm]] = []
+        for kernels in known_kernels(base):
+            for name, order in known:
+                form = found_kernels(base, order, kernels)
+                ticks = None if form is None else form.makespan(more)
+                if form is not None and ticks is not None:
+                    forms.append((ticks, name, form))
+        if not forms:
+            return None
+        ticks, name, form = min(forms, key=lambda found: found[0])
+        stages = [_Stage(board, Found(ticks, name, form.expanded(more)), form)]
+        starts = [(name, other.order) for _, name, other in forms if other.kernels == form.kernels]
+        kernels = tuple(kernel * TURNS for kernel in form.kernels)
+        pool = Pool(base, starts, kernels=kernels, microbatches=TURNS, seed=self.seed)
+        ahead = self._ahead(form, more - TURNS)
+        for part, share in ((PROLOGUE, PROLOGUE_SHARE), (EPILOGUE, 1.0 if more else PARTS_SHARE)):
+            self.run(pool, self.target - ahead, int(share * (evaluations - self.spent)), ahead, share, part)
+        for kept in pool.kept:
+            # What is short with few turns could grow faster.
+            form = replace(form, order=kept.order)
+            ticks = form.makespan(more)
+            if ticks is not None:
+                stages.append(_Stage(board, Found(ticks, kept.start, form.expanded(more)), form))
+        return min(stages, key=lambda stage: stage.found.ticks)
 
     def _listed(self, board: Board) -> _Stage:
         """The best of list scheduling, in numbers of any size."""
@@ -288,25 +344,35 @@ class _Search:
             found.append(Found(max(spans) if self.spans else timeline.makespan_ticks, str(taste), order))
         return _Stage(board, min(found, key=lambda other: other.ticks))
 
-    def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0, share: float = 1.0) -> None:
+    def run(self, pool: Pool, target: int, evaluations: int, ahead: int = 0, share: float = 1.0, part: int = WHOLE) -> None:
         """
-        Search a pool, then a last pass for fewer activations.
+        Search a pool, then a last pass for fewer activations; a prologue is left without it, since it changes the whole order.
 
         ``ahead`` ticks are added in what is shown, and a share of the time that is left may be taken. An interrupt ends the
         search; what was found so far remains.
         """
         until = None if self.stop is None else self.stop - (1 - share) * (self.stop - monotonic())
+        before = pool.spent
 
         def told() -> bool:
-            self.progress(Progress(pool.best.ticks + ahead, self.spent + pool.spent))
+            self.progress(Progress(pool.best.ticks + ahead, self.spent + pool.spent - before))
             return self.due() or (until is not None and monotonic() > until)
 
         try:
-            pool.search(evaluations - evaluations // TIDY, target, told)
-            pool.tidy(evaluations // TIDY, self.due)
+            pool.search(evaluations - evaluations // TIDY, target, told, part)
+            if part != PROLOGUE:
+                pool.tidy(evaluations // TIDY, self.due)
         except KeyboardInterrupt:
             self.interrupted = True
-        self.spent += pool.spent
+        self.spent += pool.spent - before
+
+    def _may_grow_less(self, stage: _Stage, more: int) -> bool:
+        """Whether another kernel might take less: not where this one keeps its ranks busy, with pairs only."""
+        form = stage.form
+        assert form is not None, "made from one"
+        least, ticks = form.makespan(TURNS), stage.found.ticks
+        pairs = all(len(token) == 2 for kernel in form.kernels for token in kernel)
+        return not pairs or least is None or ticks > least + self._ahead(form, more - TURNS)
 
     def _formed(self, board: Board, least: Problem, more: int, evaluations: int) -> _Stage | None:
         """The best order that repeats a kernel: one of seeds, or of what a search without kernel finds, improved with it."""

@@ -16,6 +16,8 @@ from verifier.search.strings import Board, Order, Token
 
 KERNEL: Token = ()
 """Where the kernel stands in a string."""
+WHOLE, PROLOGUE, EPILOGUE = range(3)
+"""Parts of an order: all of it, what stands before its kernels, what stands behind them."""
 LOOKS = 12
 """Moments of the timeline where the kernel is tried first."""
 LONGEST = 24
@@ -140,6 +142,31 @@ def _apart(slots: int) -> Iterator[Token]:
 
 def _whole(slots: int) -> Iterator[Token]:
     return (((kind, slot),) for slot in range(slots) for kind in "FB")
+
+
+def found_kernels(board: Board, order: Order, kernels: Order) -> KernelForm | None:
+    """
+    Repeat given kernels where the ranks run them already, at the first such place of each; None where a rank has none.
+
+    Examples
+    --------
+    >>> from verifier.costs import CostModel
+    >>> from verifier.families import build_family
+    >>> from verifier.model import Limits
+    >>> schedule, longer = build_family("dualpipe", 4, 12), build_family("dualpipe", 4, 100)
+    >>> board = Board(schedule.problem, CostModel.of(), Limits(5))
+    >>> form = found_kernels(board, board.encode(schedule), next(known_kernels(board)))
+    >>> form.schedule(longer.problem).order == longer.order
+    True
+    """
+    places = [
+        next((at for at in range(len(row)) if row[at : at + len(kernel)] == kernel), None)
+        for row, kernel in zip(order, kernels, strict=True)
+    ]
+    if None in places or not all(kernels):
+        return None
+    rows = (_with_kernel(row, at) for row, at in zip(order, places, strict=True) if at is not None)
+    return KernelForm(board, tuple(rows), kernels)
 
 
 def place_kernels(board: Board, order: Order, kernels: Order, turns: int) -> KernelForm | None:

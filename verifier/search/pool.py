@@ -10,18 +10,26 @@ from typing import NamedTuple
 
 from verifier.search import anneal, arrays
 from verifier.search.anneal import NEVER, Ints, State
+from verifier.search.kernels import WHOLE
 from verifier.search.seeds import Found
 from verifier.search.strings import Board, Order
 
 HEATS = (0.02, 0.05, 0.1, 0.3)
 """Start temperatures, in units of the average single part."""
+PART_HEATS, KEPT_HEATS = (0.03, 0.045, 0.06, 0.08), (0.01, 0.02, 0.03, 0.05)
+"""
+The same for runs on one part of an order with a kernel, from its start and from what was found: what is good about an order
+should survive. Measured with P = 16: above 0.1, and with runs above 4 million changes, epilogues become worse.
+"""
 COLD = 0.01
-POOL = 6
+POOL, PART_POOL = 6, 12
 """Orders that are kept to go on from, and seeds that are tried."""
 RUN, LEAST_RUN = 150, 2_000
 """Changes tried in the shortest run, per block of the order and at least."""
 ROUND = 2
 """Runs that start from the same pool."""
+PART_RUN = 16
+"""How many times the shortest run the longest one on one part is."""
 TIDY_RUN = 300
 """Changes tried in the last pass for fewer activations, per block of the order."""
 SLICE = 20_000
@@ -36,6 +44,7 @@ class _Run(NamedTuple):
     cold: float
     length: int
     seed: int
+    part: int
 
 
 class Pool:
@@ -92,16 +101,23 @@ class Pool:
         """The shortest order."""
         return self.kept[0]
 
-    def search(self, evaluations: int, target: int, due: Callable[[], bool]) -> None:
+    def search(self, evaluations: int, target: int, due: Callable[[], bool], part: int = WHOLE) -> None:
         """
         Annealing runs until the target is met, so many changes are tried in all, or ``due`` says that it is time.
 
         Runs come in rounds whose members start from the same pool, side by side; so the result does not depend on the cores.
+
+        Parameters
+        ----------
+        part
+            WHOLE, PROLOGUE or EPILOGUE: where orders are changed. A search of one part starts from the best order.
         """
-        self._stopped = False
+        self._stopped, until = False, self.spent + evaluations
+        if part != WHOLE:
+            self.starts, self._lengths = [self.best], growing()
         with ThreadPoolExecutor(min(ROUND, os.cpu_count() or 1)) as workers:
-            while self.best.ticks > target and self.spent < evaluations and not due():
-                runs = [self._plan(evaluations - self.spent) for _ in range(ROUND)]
+            while self.best.ticks > target and self.spent < until and not due():
+                runs = [self._plan(until - self.spent, part) for _ in range(ROUND)]
                 states = [arrays.copied(self.state) for _ in runs]
                 done = [workers.submit(self._run, run, state, target, due) for run, state in zip(runs, states, strict=True)]
                 try:
@@ -109,16 +125,18 @@ class Pool:
                 except BaseException:
                     self._stopped = True
                     raise
-                for tried, found in results:
+                for run, (tried, found) in zip(runs, results, strict=True):
                     self.spent += tried
-                    self._keep(found)
+                    self._keep(found, run)
 
-    def _plan(self, most: int) -> _Run:
+    def _plan(self, most: int, part: int) -> _Run:
         """What the next run starts from, how hot and how long."""
-        source = self.random.choice(self.starts if self.random.random() < 0.5 else self.kept)
-        heat = self.random.choice(HEATS) * self._unit
+        fresh = self.random.random() < 0.5
+        kept = self.kept if part == WHOLE else [found for found in self.kept if found.ticks == self.best.ticks]
+        source = self.random.choice(self.starts if fresh else kept)
+        heat = self.random.choice(HEATS if part == WHOLE else PART_HEATS if fresh else KEPT_HEATS) * self._unit
         length = min(most, max(LEAST_RUN, RUN * sum(map(len, source.order))) * next(self._lengths))
-        return _Run(source, heat, min(heat, COLD * self._unit), length, self.random.getrandbits(30))
+        return _Run(source, heat, min(heat, COLD * self._unit), length, self.random.getrandbits(30), part)
 
     def _run(self, run: _Run, state: State, target: int, due: Callable[[], bool]) -> tuple[int, Found]:
         """Anneal; how many changes were tried, and the best order met."""
@@ -129,18 +147,33 @@ class Pool:
         while done < run.length and found.ticks > target and not self._stopped and not due():
             stop = min(run.length, done + SLICE)
             done, ticks = anneal.anneal(
-                self.tables, state, run.seed + done, done, stop, run.length, run.hot, run.cold, target, False, best, size
+                self.tables,
+                state,
+                run.seed + done,
+                done,
+                stop,
+                run.length,
+                run.hot,
+                run.cold,
+                target,
+                run.part,
+                False,
+                best,
+                size,
             )
             if ticks < found.ticks:
                 found = Found(int(ticks), run.source.start, self._order(best, size))
         return done, found
 
-    def _keep(self, found: Found) -> None:
-        """Keep an order if it is among the best."""
-        if all(found.order != other.order for other in self.kept):
-            self.kept.append(found)
-            self.kept.sort(key=lambda other: other.ticks)
-            del self.kept[POOL:]
+    def _keep(self, found: Found, run: _Run) -> None:
+        """Keep an order if it is among the best; after a change of one part in place of its source, so that lines differ."""
+        if any(found.order == other.order for other in self.kept):
+            return
+        if run.part != WHOLE and run.source in self.kept[1:] and found.ticks <= run.source.ticks:
+            self.kept.remove(run.source)
+        self.kept.append(found)
+        self.kept.sort(key=lambda other: other.ticks)
+        del self.kept[POOL if run.part == WHOLE else PART_POOL :]
 
     def tidy(self, tries: int, due: Callable[[], bool]) -> None:
         """Give the best order fewer activations, and then more pairs, without making it longer, by at most so many changes."""
@@ -149,7 +182,7 @@ class Pool:
         tries, done = min(tries, TIDY_RUN * sum(map(len, best.order))), 0
         while done < tries and not due():
             stop, key = min(tries, done + SLICE), self.random.getrandbits(30)
-            done, _ = anneal.anneal(t, s, key, done, stop, tries, 1.0, 1.0, best.ticks, True, s.token, s.size)
+            done, _ = anneal.anneal(t, s, key, done, stop, tries, 1.0, 1.0, best.ticks, WHOLE, True, s.token, s.size)
         self.spent += done
         # It may have become shorter, too.
         self.kept[0] = Found(int(anneal.begin(t, s)), best.start, self._order(s.token[s.row], s.size[s.row]))
@@ -159,6 +192,22 @@ class Pool:
         return tuple(
             tuple(names[code] for code in row[:size]) for row, size in zip(tokens.tolist(), sizes.tolist(), strict=True)
         )
+
+
+def growing() -> Iterator[int]:
+    """
+    Lengths that double with every round up to the longest, so that a small budget sees the end of a run, too.
+
+    Examples
+    --------
+    >>> from itertools import islice
+    >>> list(islice(growing(), 12))
+    [1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 16, 16]
+    """
+    length = 1
+    while True:
+        yield from (length,) * ROUND
+        length = min(2 * length, PART_RUN)
 
 
 def luby() -> Iterator[int]:
