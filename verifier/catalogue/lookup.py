@@ -1,14 +1,15 @@
 """
 What the catalogue knows of a problem: schedules to start from, and what solvers said of this very question.
 
-Only the index is read for a problem that the catalogue does not have.
+Of a problem that it has with fewer micro-batches only, a schedule whose bubble is proved not to grow is made longer. Only the
+index is read where it has nothing.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -75,7 +76,10 @@ def known(problem: Problem, costs: CostModel, limits: Limits, place: Path | None
     place = place or folder()
     if place is None:
         return Known()
-    rows = [row for row in read_index(place) if _is_of(row, problem)]
+    index = read_index(place)
+    rows = [row for row in index if _is_of(row, problem)]
+    if not rows:
+        return Known(symmetric(_longer(place, index, problem, costs), costs, limits))
     answers = [
         (factor, row) for row in rows if (factor := ratio(costs, CostModel.of(**row["costs"]))) and _binds(row, limits, problem)
     ]
@@ -135,9 +139,57 @@ def recorded(written: Mapping[str, Any], factor: Fraction = Fraction(1)) -> Reco
 
 
 def _is_of(row: Mapping[str, Any], problem: Problem) -> bool:
-    if row["ranks"] != problem.ranks or row["microbatches"] != list(problem.microbatches):
-        return False
-    return placement(row["placement"], row["ranks"]) == problem.placement
+    return row["microbatches"] == list(problem.microbatches) and _is_placed(row, problem)
+
+
+def _is_placed(row: Mapping[str, Any], problem: Problem) -> bool:
+    return bool(row["ranks"] == problem.ranks and placement(row["placement"], row["ranks"]) == problem.placement)
+
+
+def _longer(place: Path, index: Iterable[Mapping[str, Any]], problem: Problem, costs: CostModel) -> Iterator[Schedule]:
+    """Of schedules of the same costs and fewer micro-batches that repeat for ever the one nearest its bound, made longer."""
+    rows = [
+        row
+        for row in index
+        if (row["all_microbatches"] or {}).get("status") == "proved"
+        and _is_placed(row, problem)
+        and ratio(costs, CostModel.of(**row["costs"]))
+    ]
+    for row in sorted(
+        rows, key=lambda row: (exact(row["makespan"], "row") - exact(row["lower_bound"], "row"), row["microbatches"])
+    ):
+        schedule = lengthened(_schedule(place, row), problem, costs)
+        if schedule is not None:
+            yield schedule
+            return
+
+
+def lengthened(schedule: Schedule, problem: Problem, costs: CostModel) -> Schedule | None:
+    """
+    The schedule with more periods of the kernel that is proved to repeat in it; None where none does, or none is of that size.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> long = build_family("dualpipe", 4, 100)
+    >>> lengthened(build_family("dualpipe", 4, 8), long.problem, CostModel.of()) == long
+    True
+    """
+    from verifier.all_microbatches.repeating import growth
+    from verifier.theorems.bubble import split_of
+    from verifier.theorems.periodic import insert_kernels
+    from verifier.theorems.proof import PROVED
+
+    counts = zip(problem.microbatches, schedule.problem.microbatches, strict=True)
+    extra = {count - least for count, least in counts}
+    if len(extra) != 1 or min(extra) < 0:
+        return None
+    proof = growth(schedule, costs)
+    if proof.status != PROVED:
+        return None
+    split = split_of(schedule, proof)
+    periods, rest = divmod(min(extra) * problem.directions, split.microbatches_per_period)
+    return None if rest else insert_kernels(split, periods)
 
 
 def _binds(row: Mapping[str, Any], limits: Limits, problem: Problem) -> bool:

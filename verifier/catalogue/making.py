@@ -15,7 +15,7 @@ from pathlib import Path
 
 from verifier.all_microbatches.repeating import growth, placed
 from verifier.catalogue.cells import MULTIPLES, Cell
-from verifier.catalogue.lookup import recorded, symmetric
+from verifier.catalogue.lookup import lengthened, recorded, symmetric
 from verifier.families import build_family
 from verifier.formats import load, schedule_json, torch_csv, write_text
 from verifier.formats.source import Source
@@ -26,7 +26,7 @@ from verifier.simulate import simulate
 from verifier.solvers.questions import Question
 from verifier.synthesize import Recorded, Synthesis, synthesize
 from verifier.theorems.bubble import split_of
-from verifier.theorems.periodic import candidates, insert_kernels
+from verifier.theorems.periodic import candidates
 from verifier.theorems.proof import PROVED
 from verifier.verify import verify
 
@@ -213,7 +213,7 @@ def _starts(cell: Cell, folder: Path) -> Iterator[Schedule]:
     for multiple in (cell.multiple // 2, cell.multiple // 4):
         shorter = read(cell.times(multiple), folder) if multiple >= 2 else None
         if shorter:
-            yield from lengthened(shorter.source.schedule, cell)
+            yield from longer_ones(shorter.source.schedule, cell)
     longer = read(cell.times(2 * cell.multiple), folder)
     if longer:
         yield from shortened(longer.source.schedule, cell)
@@ -233,14 +233,12 @@ def own_orders(cell: Cell) -> Iterator[Schedule]:
     yield board.decode(usable(board.encode(schedule), board))
 
 
-def lengthened(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
+def longer_ones(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
     """A shorter schedule with more periods of the kernel that is proved to repeat in it, else with one that is put in."""
-    proof, extra = growth(schedule, cell.costs), cell.problem.total_microbatches - schedule.problem.total_microbatches
-    if proof.status == PROVED:
-        split = split_of(schedule, proof)
-        if extra % split.microbatches_per_period == 0:
-            yield insert_kernels(split, extra // split.microbatches_per_period)
-            return
+    schedule_of_cell = lengthened(schedule, cell.problem, cell.costs)
+    if schedule_of_cell is not None:
+        yield schedule_of_cell
+        return
     question = Question(schedule.problem, cell.costs, cell.limits, 0)
     yield from (form.schedule(cell.problem) for form in placed(schedule, question))
 
