@@ -16,7 +16,18 @@ from verifier.model import Limits, Op, Problem, Schedule, ScheduleError
 from verifier.search import anneal, arrays
 from verifier.search.greedy import TASTES, greedy
 from verifier.search.improve import checked, improve, require_room
-from verifier.search.kernels import KERNEL, KernelForm, known_kernels, own_kernels, place_kernels, settled
+from verifier.search.kernels import (
+    EPILOGUE,
+    KERNEL,
+    PROLOGUE,
+    WHOLE,
+    KernelForm,
+    found_kernels,
+    known_kernels,
+    own_kernels,
+    place_kernels,
+    settled,
+)
 from verifier.search.pool import Pool
 from verifier.search.seeds import seeds, trimmed, usable
 from verifier.search.strings import Board
@@ -30,7 +41,7 @@ def compiled_length(board: Board, order: tuple, **kernels: object) -> int | None
     """The makespan as the search sees it."""
     tables = arrays.tables(board, **kernels)
     state = arrays.state(board, tables, order)
-    found = anneal.begin(tables, state)
+    found = anneal.begin(tables, state, WHOLE)
     return None if found == anneal.NEVER else int(found)
 
 
@@ -261,6 +272,43 @@ def test_one_search_serves_all_microbatch_counts(column, slope, excess):
         assert simulation.timeline.makespan == result.ticks + slope * (microbatches - 48)
     bound = {0: 3 * 48 + 1, 1: 4 * 48 + 10, 2: 46 + 5 * 40, 3: 240 + 26 * 40}[column]
     assert result.ticks == bound + excess
+
+
+@pytest.mark.parametrize("part", [PROLOGUE, EPILOGUE])
+def test_a_search_of_one_part_leaves_the_other_and_measures_the_whole(part):
+    """What runs before the epilogue is measured once; the length must be that of the whole order all the same."""
+    model, schedule = CostModel.of(F=10, I=12, W=9, FB=26), build_family("dualpipe", 8, 24)
+    board = Board(schedule.problem, model, Limits(9), folded=True)
+    order = board.encode(schedule)
+    form = next(form for kernels in known_kernels(board) if (form := found_kernels(board, order, kernels)))
+    # Made worse in both parts first: each backward alone, its W at the end.
+    order = tuple(_unpaired(row) for row in form.order)
+    kernels = tuple(kernel * 2 for kernel in form.kernels)
+    pool = Pool(board, [("unpaired", order)], kernels=kernels, microbatches=2, seed=1)
+    before = pool.best.ticks
+    pool.search(40_000, 0, lambda: False, part)
+    assert pool.best.ticks < before
+    for kept in pool.kept:
+        assert kept.ticks == compiled_length(board, kept.order, kernels=kernels, more=2)
+        for row, old in zip(kept.order, order, strict=True):
+            at, old_at = row.index(KERNEL), old.index(KERNEL)
+            assert row[at:] == old[old_at:] if part == PROLOGUE else row[:at] == old[:old_at]
+
+
+def _unpaired(row: tuple) -> tuple:
+    """Every pair as its parts, one behind the other."""
+    return tuple(single for token in row for single in ([(part,) for part in token] if len(token) == 2 else [token]))
+
+
+@pytest.mark.parametrize(("ranks", "column", "slope", "bound", "gap"), [(8, 3, 26, 491, 10), (12, 2, 5, 142, 2)])
+def test_the_gap_of_an_epilogue_searched_apart_is_the_same_for_all_microbatches(ranks, column, slope, bound, gap):
+    """``bound`` is the first of the bounds for M = 2 P; the gap is the least known one."""
+    model = CostModel.of(**COLUMNS[column])
+    for microbatches in (8 * ranks, 512):
+        target = bound + slope * (microbatches - 2 * ranks) + gap
+        problem = bidirectional(ranks, microbatches)
+        result = improve(problem, model, Limits(ranks + 1), target=target, evaluations=2_000_000)
+        assert result.ticks == target == ticks(result.schedule, model)
 
 
 def test_kernel_forms_say_which_sizes_they_make():

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 import numba
+import numba.extending
 import numpy as np
 
 from verifier.search.kernels import EPILOGUE, PROLOGUE
@@ -41,6 +42,29 @@ def compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resul
     inner = function.__name__ not in FROM_PYTHON
     compile_it = njit(cache=True, nogil=True, error_model="numpy", no_cfunc_wrapper=True, no_cpython_wrapper=inner)
     return cast(Callable[Arguments, Result], compile_it(function))
+
+
+intrinsic: Callable[[Any], Callable[[Any], Any]] = numba.extending.intrinsic  # its stubs know nothing of calls
+
+
+@intrinsic
+def borrowed(typing: Any, arrays: Any) -> Any:
+    """
+    A tuple whose arrays do not count who uses them, so the caller must keep them.
+
+    Counting is atomic, and took half of the time: a view or a tuple that goes into a function is counted twice.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (value,) = arguments
+        for k, kind in enumerate(arrays.types):
+            if isinstance(kind, numba.types.Array):
+                array = context.make_array(kind)(context, builder, builder.extract_value(value, k))
+                array.meminfo = array.meminfo.type(None)
+                value = builder.insert_value(value, array._getvalue(), k)
+        return value
+
+    return arrays(arrays), code
 
 
 class Tables(NamedTuple):
@@ -88,6 +112,12 @@ class State(NamedTuple):
     counts: Ints  # [kind, slot] scratch
     use: Ints  # [rank] -> the row that a candidate takes
     path: Ints  # [k, 0 rank | 1 position] of a critical path
+    held: Ints  # [row] -> steps of activations held behind it
+    low: Ints  # [row] -> first position that may change
+    read: Ints  # [rank, 0 nodes | 1 held | 2 work | 3 peak | 4 pairs] of the string before that position
+    read_counts: Ints  # [rank, kind, slot], likewise
+    run: Ints  # [rank, 0 nodes | 1 clock | 2 work] of what runs before anything that may change
+    run_end: Ints  # [item], likewise; -1 for the others
 
 
 @compiled
@@ -107,13 +137,14 @@ def put(row: Ints, other: Ints) -> None:
 @compiled
 def read_row(t: Tables, s: State, rank: int, row: int) -> bool:  # noqa: C901 - a call for every node would cost more than the node
     """Work out what each node of a row makes; False where order or memory forbid it."""
-    for kind in range(4):
-        fill(s.counts[kind], 0)
     counts = s.counts
+    for kind in range(4):
+        put(counts[kind], s.read_counts[rank, kind])
     backwards = t.reads.shape[0] // 2
-    held = work = node = peak = pairs = 0
+    before = s.read[rank]
+    node, held, work, peak, pairs = before[0], before[1], before[2], before[3], before[4]
     kernel = t.span.shape[1]
-    for position in range(s.size[row]):
+    for position in range(s.low[row], s.size[row]):
         s.first[row, position] = node
         token = s.token[row, position]
         repeat = t.kernel.shape[1] if token == kernel else 1
@@ -159,7 +190,7 @@ def read_row(t: Tables, s: State, rank: int, row: int) -> bool:  # noqa: C901 - 
                 pairs += 1
             held -= freed
             node += 1
-    s.length[row], s.work[row], s.peak[row], s.pairs[row] = node, work, peak, pairs
+    s.length[row], s.held[row], s.work[row], s.peak[row], s.pairs[row] = node, held, work, peak, pairs
     return bool(peak <= t.cap[rank])
 
 
@@ -173,11 +204,11 @@ def makespan(t: Tables, s: State, use: Ints, limit: int) -> int:  # noqa: C901 -
     ranks = s.row.shape[0]
     half = 1 - s.side[0]
     ends, reads, lag = s.end[half], t.reads, t.lag
-    fill(ends, -1)
+    put(ends, s.run_end)
     at, free, left, waits, ready = s.heap[0], s.heap[1], s.heap[2], s.heap[3], s.heap[4]
     for rank in range(ranks):
-        at[rank] = free[rank] = 0
-        left[rank] = s.work[use[rank]]
+        at[rank], free[rank] = s.run[rank, 0], s.run[rank, 1]
+        left[rank] = s.work[use[rank]] - s.run[rank, 2]
         waits[rank] = -1
         ready[rank] = ranks - 1 - rank
     count, unfinished, latest, done = ranks, ranks, 0, 0
@@ -232,8 +263,8 @@ def makespan(t: Tables, s: State, use: Ints, limit: int) -> int:  # noqa: C901 -
 
 @compiled
 def note_places(s: State, row: int) -> None:
-    """Note which node of a current row makes each of its items."""
-    for node in range(s.length[row]):
+    """Note which node of a current row makes each of its items, where that may have changed."""
+    for node in range(s.read[row % s.row.shape[0], 0], s.length[row]):
         for side in range(2):
             if s.make[row, node, side] >= 0:
                 s.place[s.make[row, node, side]] = node
@@ -246,7 +277,7 @@ def take(t: Tables, s: State, use: Ints) -> None:
     total = 0
     for rank in range(s.row.shape[0]):
         row = use[rank]
-        total += s.length[row]
+        total += s.length[row] - s.run[rank, 0]
         if row != s.row[rank]:
             s.row[rank] = row
             note_places(s, row)
@@ -275,7 +306,7 @@ def estimate(t: Tables, s: State, rank: int, row: int) -> int:
     """
     old, now = s.row[rank], s.side[0]
     starts, heads, ends = s.start[now, rank], s.start[1 - now, rank], s.end[now]
-    low, high, old_high = 0, s.size[row], s.size[old]
+    low, high, old_high = s.low[row], s.size[row], s.size[old]
     while low < high and low < old_high and s.token[row, low] == s.token[old, low]:
         low += 1
     while high > low and old_high > low and s.token[row, high - 1] == s.token[old, old_high - 1]:
@@ -308,7 +339,11 @@ def estimate(t: Tables, s: State, rank: int, row: int) -> int:
 
 @compiled
 def critical_path(t: Tables, s: State, latest: int, path: Ints) -> int:
-    """Write rank and position of the tokens of one critical path, picked at random among equals; returns how many."""
+    """
+    Write rank and position of the tokens of one critical path, picked at random among equals; returns how many.
+
+    The path ends where what cannot change begins.
+    """
     starts, ends = s.start[s.side[0]], s.end[s.side[0]]
     rank, ties = -1, 0
     for other in range(s.row.shape[0]):
@@ -319,7 +354,7 @@ def critical_path(t: Tables, s: State, latest: int, path: Ints) -> int:
                 rank = other
     node = s.length[s.row[rank]] - 1
     count = 0
-    while True:
+    while count == 0 or node >= s.run[rank, 0]:
         row, begin = s.row[rank], starts[rank, node]
         position = s.source[row, node]
         if count == 0 or path[count - 1, 0] != rank or path[count - 1, 1] != position:
@@ -341,6 +376,7 @@ def critical_path(t: Tables, s: State, latest: int, path: Ints) -> int:
         else:
             node = s.place[cause]
             rank = t.maker[cause]
+    return count
 
 
 @compiled
@@ -372,7 +408,7 @@ def near(s: State, row: int, position: int, token: int, reach: int) -> int:
     """The nearest place of a token around a position, or -1."""
     for away in range(1, reach + 1):
         for place in (position + away, position - away):
-            if 0 <= place < s.size[row] and s.token[row, place] == token:
+            if s.low[row] <= place < s.size[row] and s.token[row, place] == token:
                 return place
     return -1
 
@@ -423,7 +459,7 @@ def join(t: Tables, s: State, rank: int, row: int, position: int, far: int, choi
     step = 1 if far > 0 else -1
     for away in range(1, REACH + 1):
         for other in (position + step * away, position - step * away):
-            single = 0 <= other < s.size[row] and s.token[row, other] < 4 * slots
+            single = s.low[row] <= other < s.size[row] and s.token[row, other] < 4 * slots
             if single and _join_two(t, s, rank, row, position, other, choice & 2 > 0):
                 return True
     return False
@@ -463,10 +499,10 @@ def change(t: Tables, s: State, rank: int, position: int, kind: int, far: int, c
     row = rank + ranks if old == rank else rank
     size = s.size[old]
     target = position + far
-    if kind <= SWAP and not 0 <= target < size:
+    if position < s.low[row] or (kind <= SWAP and not s.low[row] <= target < size):
         return False
     s.size[row] = size
-    for k in range(size):
+    for k in range(s.low[row], size):
         s.token[row, k] = s.token[old, k]
     if kind == SHIFT:
         push(s, row, target, pull(s, row, position))
@@ -502,18 +538,63 @@ def matching(t: Tables, s: State, rank: int, position: int, other: int, later: i
 
 
 @compiled
-def begin(t: Tables, s: State) -> int:
-    """Read the current strings and work out what follows from them; their length, NEVER where they cannot run."""
+def begin(t: Tables, s: State, part: int) -> int:
+    """
+    Read the current strings and work out what follows from them; their length, NEVER where they cannot run.
+
+    Of an epilogue that is to change, all that runs without it is worked out here, once, and not again with every candidate.
+    """
+    fill(s.low, 0)
+    fill(s.read.ravel(), 0)
+    fill(s.read_counts.ravel(), 0)
+    fill(s.run.ravel(), 0)
+    fill(s.run_end, -1)
     for rank in range(s.row.shape[0]):
         if not read_row(t, s, rank, s.row[rank]):
             return NEVER
         note_places(s, s.row[rank])
-    use = s.use
-    put(use, s.row)
-    length = makespan(t, s, use, NEVER)
+    put(s.use, s.row)
+    length = makespan(t, s, s.use, NEVER)
     if length < NEVER:
-        take(t, s, use)
+        take(t, s, s.use)
+        if part == EPILOGUE:
+            freeze(t, s)
     return length
+
+
+@compiled
+def freeze(t: Tables, s: State) -> None:
+    """Let nothing change in the current strings but what stands behind the kernels."""
+    ranks, kernel = s.row.shape[0], t.span.shape[1]
+    for rank in range(ranks):
+        row, read = s.row[rank], s.read[rank]
+        other, size = row + ranks if row == rank else rank, s.size[row]
+        put(s.token[other], s.token[row])
+        low = 0
+        while low < size and s.token[row, low] != kernel:
+            low += 1
+        low = min(low + 1, size)
+        for each in (other, row):
+            s.size[each] = low
+            read_row(t, s, rank, each)
+            s.low[each] = low
+        s.size[row] = size
+        read[0], read[1], read[2], read[3], read[4] = s.length[row], s.held[row], s.work[row], s.peak[row], s.pairs[row]
+        for kind in range(4):
+            put(s.read_counts[rank, kind], s.counts[kind])
+    # The strings end here behind their kernels: as far as they run now, nothing behind can hold them up.
+    makespan(t, s, s.use, NEVER)
+    half = 1 - s.side[0]
+    put(s.run_end, s.end[half])
+    for rank in range(ranks):
+        run, row = s.run[rank], s.row[rank]
+        run[0], run[1] = s.heap[0, rank], s.heap[1, rank]
+        for node in range(run[0]):
+            run[2] += s.span[row, node]
+        read_row(t, s, rank, row)
+    makespan(t, s, s.use, NEVER)
+    put(s.start[1 - half].ravel(), s.start[half].ravel())
+    take(t, s, s.use)
 
 
 @compiled
@@ -543,15 +624,12 @@ def try_change(t: Tables, s: State, use: Ints, rank: int, position: int) -> int:
 
 
 @compiled
-def stands_in(t: Tables, s: State, rank: int, position: int, part: int) -> bool:
-    """Whether a token is in a part of its string."""
-    if part != PROLOGUE and part != EPILOGUE:
-        return True
-    row, kernel = s.row[rank], t.span.shape[1]
-    at = 0
-    while at < s.size[row] and s.token[row, at] != kernel:
+def stands_before_kernel(t: Tables, s: State, rank: int, position: int) -> bool:
+    """Whether a token is one of the prologue."""
+    tokens, at = s.token[s.row[rank]], 0
+    while at < position and tokens[at] != t.span.shape[1]:
         at += 1
-    return position < at if part == PROLOGUE else position > at
+    return bool(tokens[at] != t.span.shape[1])
 
 
 @compiled
@@ -577,8 +655,9 @@ def anneal(
     burden of an order that is within the target. Returns the changes tried and the least length; ``best`` and ``size`` get the
     strings that have it, but what was tidied are the current strings.
     """
+    t, s = borrowed(t), borrowed(s)
     np.random.seed(seed)
-    now = begin(t, s)
+    now = begin(t, s, part)
     path = s.path
     on_path = critical_path(t, s, now, path) if now < NEVER else 0
     use = s.use
@@ -603,7 +682,7 @@ def anneal(
             rank, position = path[pick, 0], path[pick, 1]
             if np.random.randint(4) == 0:
                 position = min(max(position + np.random.randint(7) - 3, 0), s.size[s.row[rank]] - 1)
-            if not stands_in(t, s, rank, position, part):
+            if part == PROLOGUE and not stands_before_kernel(t, s, rank, position):
                 continue
         changed = try_change(t, s, use, rank, position)
         limit = target

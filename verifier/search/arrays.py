@@ -99,6 +99,12 @@ def state(board: Board, t: Tables, order: Order) -> State:
         counts=_full(0, 4, board.slots),
         use=_full(0, ranks),
         path=_full(0, ranks * nodes, 2),
+        held=_full(0, rows),
+        low=_full(0, rows),
+        read=_full(0, ranks, 5),
+        read_counts=_full(0, ranks, 4, board.slots),
+        run=_full(0, ranks, 3),
+        run_end=_full(-1, items),
     )
     load(board, s, order)
     return s

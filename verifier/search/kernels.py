@@ -105,7 +105,7 @@ class _Meter:
 
     def length(self) -> int | None:
         """Makespan of what was loaded."""
-        found = self._anneal.begin(self.tables, self.state)
+        found = self._anneal.begin(self.tables, self.state, WHOLE)
         return None if found == self._anneal.NEVER else int(found)
 
     def measure(self, order: Order, kernels: Order) -> int | None:

@@ -14,21 +14,20 @@ from verifier.search.kernels import WHOLE
 from verifier.search.seeds import Found
 from verifier.search.strings import Board, Order
 
-HEATS = (0.02, 0.05, 0.1, 0.3)
-"""Start temperatures, in units of the average single part."""
-PART_HEATS, KEPT_HEATS = (0.03, 0.045, 0.06, 0.08), (0.01, 0.02, 0.03, 0.05)
+HEATS, COLD = (0.02, 0.05, 0.1, 0.3), 0.01
+"""Temperatures at the start and at the end of a run, in units of the average single part."""
+PART_HEATS, KEPT_HEATS = (0.03, 0.04, 0.05, 0.06), (0.02, 0.03, 0.04, 0.05)
 """
-The same for runs on one part of an order with a kernel, from its start and from what was found: what is good about an order
-should survive. Measured with P = 16: above 0.1, and with runs above 4 million changes, epilogues become worse.
+Constant temperatures of runs on one part of an order with a kernel, from its start and from what was found: what is good about
+an order should survive. Measured with P = 16: many short runs at such heats find what long ones, or those that cool, do not.
 """
-COLD = 0.01
 POOL, PART_POOL = 6, 12
 """Orders that are kept to go on from, and seeds that are tried."""
 RUN, LEAST_RUN = 150, 2_000
 """Changes tried in the shortest run, per block of the order and at least."""
 ROUND = 2
 """Runs that start from the same pool."""
-PART_RUN = 16
+PART_RUN = 8
 """How many times the shortest run the longest one on one part is."""
 TIDY_RUN = 300
 """Changes tried in the last pass for fewer activations, per block of the order."""
@@ -92,7 +91,7 @@ class Pool:
     def _measured(self, starts: Iterable[tuple[str, Order]]) -> Iterator[Found]:
         for name, order in starts:
             arrays.load(self.board, self.state, order)
-            ticks = int(anneal.begin(self.tables, self.state))
+            ticks = int(anneal.begin(self.tables, self.state, WHOLE))
             if ticks < NEVER:
                 yield Found(ticks, name, order)
 
@@ -135,8 +134,9 @@ class Pool:
         kept = self.kept if part == WHOLE else [found for found in self.kept if found.ticks == self.best.ticks]
         source = self.random.choice(self.starts if fresh else kept)
         heat = self.random.choice(HEATS if part == WHOLE else PART_HEATS if fresh else KEPT_HEATS) * self._unit
+        cold = min(heat, COLD * self._unit) if part == WHOLE else heat
         length = min(most, max(LEAST_RUN, RUN * sum(map(len, source.order))) * next(self._lengths))
-        return _Run(source, heat, min(heat, COLD * self._unit), length, self.random.getrandbits(30), part)
+        return _Run(source, heat, cold, length, self.random.getrandbits(30), part)
 
     def _run(self, run: _Run, state: State, target: int, due: Callable[[], bool]) -> tuple[int, Found]:
         """Anneal; how many changes were tried, and the best order met."""
@@ -185,7 +185,7 @@ class Pool:
             done, _ = anneal.anneal(t, s, key, done, stop, tries, 1.0, 1.0, best.ticks, WHOLE, True, s.token, s.size)
         self.spent += done
         # It may have become shorter, too.
-        self.kept[0] = Found(int(anneal.begin(t, s)), best.start, self._order(s.token[s.row], s.size[s.row]))
+        self.kept[0] = Found(int(anneal.begin(t, s, WHOLE)), best.start, self._order(s.token[s.row], s.size[s.row]))
 
     def _order(self, tokens: Ints, sizes: Ints) -> Order:
         names = (*self.board.tokens, ())
@@ -202,7 +202,7 @@ def growing() -> Iterator[int]:
     --------
     >>> from itertools import islice
     >>> list(islice(growing(), 12))
-    [1, 1, 2, 2, 4, 4, 8, 8, 16, 16, 16, 16]
+    [1, 1, 2, 2, 4, 4, 8, 8, 8, 8, 8, 8]
     """
     length = 1
     while True:
