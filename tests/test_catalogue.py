@@ -177,9 +177,32 @@ def test_other_costs_are_seeds():
     assert {schedule.problem for schedule in found.seeds} == {bidirectional(4)}
 
 
+@pytest.mark.parametrize(("ranks", "column"), [(4, 0), (8, 3), (16, 3)])
+def test_sizes_that_are_not_there_start_from_a_shorter_schedule_made_longer(ranks, column):
+    """The gap to the bound is the least of the shorter ones that can be; both grow by the work of a micro-batch."""
+    model, limits = CostModel.of(**COSTS[column]), Limits(ranks + 1)
+    there = [
+        each
+        for each in ROWS
+        if each["ranks"] == ranks and each["placement"] == "bidirectional" and not each["costs"].get("hop")
+    ]
+    there = [each for each in there if CostModel.of(**each["costs"]).as_written() == model.as_written()]
+    (seed,) = known(bidirectional(ranks, 512), model, limits).seeds
+    assert verify(seed, model, limits, solver="replay").status == "proved"
+    slope = Fraction(COSTS[column]["FB"])
+    ends = {
+        Fraction(str(each["makespan"])) + slope * (512 - sum(each["microbatches"]))
+        for each in there
+        if each["all_microbatches"] is None or each["all_microbatches"]["status"] == "proved"
+    }
+    assert simulate(seed, model).timeline.makespan == min(ends)
+    assert known(bidirectional(ranks, 512), model, Limits(ranks)).seeds == (), "none of them is within this limit"
+    assert known(Problem(seed.problem.placement, (256, 255)), model, limits).seeds == ()
+
+
 def test_other_problems_are_unknown():
     for problem in (
-        bidirectional(4, 10),
+        Problem(bidirectional(4).placement, (5, 4)),
         Problem(placement("sequential", 4), (8,)),
         Problem(((0, 1, 3, 2), (3, 2, 1, 0)), (4, 4)),
     ):

@@ -6,16 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from fractions import Fraction
 from itertools import pairwise
 
 from verifier.costs import CostModel
-from verifier.model import Schedule
+from verifier.model import Problem, Schedule
 from verifier.search.kernels import KernelForm, known_kernels, own_kernels, place_kernels, settled
 from verifier.search.strings import Board, fits_mirror
 from verifier.simulate import simulate
 from verifier.solvers.questions import Question
 from verifier.theorems.bubble import NAME, STATEMENT, prove_bubble_constant
-from verifier.theorems.periodic import insert_kernels, splits
+from verifier.theorems.periodic import Split, insert_kernels, splits
 from verifier.theorems.proof import UNKNOWN, Proof
 
 FEW = 1000
@@ -42,14 +43,47 @@ def growth(schedule: Schedule, costs: CostModel) -> Proof:
 
 def _grows_evenly(schedule: Schedule, costs: CostModel) -> bool:
     """Whether one, two and three periods of the first kernel add the same each time."""
-    if len(set(schedule.problem.microbatches)) > 1:
-        return False
-    split = next(splits(schedule), None)
-    if split is None:
-        return False
+    split = _first(schedule)
+    return split is not None and _growth_of(split, costs) is not None
+
+
+def _first(schedule: Schedule) -> Split | None:
+    return next(splits(schedule), None) if len(set(schedule.problem.microbatches)) == 1 else None
+
+
+def _growth_of(split: Split, costs: CostModel) -> Fraction | None:
+    """What each of three periods adds to the makespan; None where they do not all add the same."""
     timelines = [simulate(insert_kernels(split, periods), costs).timeline for periods in range(4)]
     spans = [timeline.makespan for timeline in timelines if timeline]
-    return len(spans) == 4 and len({after - before for before, after in pairwise(spans)}) == 1
+    grown = {after - before for before, after in pairwise(spans)}
+    return grown.pop() if len(spans) == 4 and len(grown) == 1 else None
+
+
+def steady(schedule: Schedule, costs: CostModel) -> Split | None:
+    """
+    The first kernel, if each of three more periods takes as long as the work in it: as far as these replays tell, for ever.
+
+    Examples
+    --------
+    >>> from verifier.families import build_family
+    >>> split = steady(build_family("dualpipe", 8, 16), CostModel.of())
+    >>> longer(split, build_family("dualpipe", 8, 500).problem) == build_family("dualpipe", 8, 500)
+    True
+    """
+    split = _first(schedule)
+    if split is None:
+        return None
+    work = max(sum(map(costs.duration, split.kernel(rank))) for rank in range(schedule.problem.ranks))
+    return split if _growth_of(split, costs) == work else None
+
+
+def longer(split: Split, problem: Problem) -> Schedule | None:
+    """The schedule of a problem with more periods of a kernel; None where the problem is not so many micro-batches larger."""
+    counts = zip(problem.microbatches, split.schedule.problem.microbatches, strict=True)
+    extra = {more - count for more, count in counts}
+    if len(extra) != 1 or min(extra) < 0 or min(extra) % split.period:
+        return None
+    return insert_kernels(split, min(extra) // split.period)
 
 
 def placed(schedule: Schedule, question: Question) -> Iterator[KernelForm]:

@@ -79,7 +79,7 @@ def known(problem: Problem, costs: CostModel, limits: Limits, place: Path | None
     index = read_index(place)
     rows = [row for row in index if _is_of(row, problem)]
     if not rows:
-        return Known(symmetric(_longer(place, index, problem, costs), costs, limits))
+        return Known(symmetric(_longer(place, index, problem, costs, limits), costs, limits))
     answers = [
         (factor, row) for row in rows if (factor := ratio(costs, CostModel.of(**row["costs"]))) and _binds(row, limits, problem)
     ]
@@ -146,56 +146,43 @@ def _is_placed(row: Mapping[str, Any], problem: Problem) -> bool:
     return bool(row["ranks"] == problem.ranks and placement(row["placement"], row["ranks"]) == problem.placement)
 
 
-def _longer(place: Path, index: Iterable[Mapping[str, Any]], problem: Problem, costs: CostModel) -> Iterator[Schedule]:
-    """Of schedules of the same costs and fewer micro-batches that repeat for ever the one nearest its bound, made longer."""
+def _longer(
+    place: Path, index: Iterable[Mapping[str, Any]], problem: Problem, costs: CostModel, limits: Limits
+) -> Iterator[Schedule]:
+    """Of schedules of fewer micro-batches, the one nearest its bound that can be made longer, made longer."""
+    from verifier.all_microbatches.repeating import longer, steady
+
     rows = [
         row
         for row in index
-        if (row["all_microbatches"] or {}).get("status") == "proved"
-        and _is_placed(row, problem)
-        and ratio(costs, CostModel.of(**row["costs"]))
+        if _is_placed(row, problem) and ratio(costs, CostModel.of(**row["costs"])) and _holds(row, limits, problem)
     ]
-    for row in sorted(
-        rows, key=lambda row: (exact(row["makespan"], "row") - exact(row["lower_bound"], "row"), row["microbatches"])
-    ):
-        schedule = lengthened(_schedule(place, row), problem, costs)
-        if schedule is not None:
-            yield schedule
-            return
+    for row in sorted(rows, key=_gap):
+        # A seed needs no proof that it goes on so, it is replayed; but whether there is one may be known.
+        if row["all_microbatches"] is None or row["all_microbatches"]["status"] == "proved":
+            split = steady(_schedule(place, row), costs)
+            schedule = longer(split, problem) if split else None
+            if schedule is not None:
+                yield schedule
+                return
 
 
-def lengthened(schedule: Schedule, problem: Problem, costs: CostModel) -> Schedule | None:
-    """
-    The schedule with more periods of the kernel that is proved to repeat in it; None where none does, or none is of that size.
-
-    Examples
-    --------
-    >>> from verifier.families import build_family
-    >>> long = build_family("dualpipe", 4, 100)
-    >>> lengthened(build_family("dualpipe", 4, 8), long.problem, CostModel.of()) == long
-    True
-    """
-    from verifier.all_microbatches.repeating import growth
-    from verifier.theorems.bubble import split_of
-    from verifier.theorems.periodic import insert_kernels
-    from verifier.theorems.proof import PROVED
-
-    counts = zip(problem.microbatches, schedule.problem.microbatches, strict=True)
-    extra = {count - least for count, least in counts}
-    if len(extra) != 1 or min(extra) < 0:
-        return None
-    proof = growth(schedule, costs)
-    if proof.status != PROVED:
-        return None
-    split = split_of(schedule, proof)
-    periods, rest = divmod(min(extra) * problem.directions, split.microbatches_per_period)
-    return None if rest else insert_kernels(split, periods)
+def _gap(row: Mapping[str, Any]) -> tuple[Fraction, int]:
+    """What a schedule is above its bound, in forwards, and its size."""
+    ticks = exact(row["makespan"], "makespan") - exact(row["lower_bound"], "bound")
+    return ticks / exact(row["costs"]["F"], "F"), sum(row["microbatches"])
 
 
 def _binds(row: Mapping[str, Any], limits: Limits, problem: Problem) -> bool:
     """Whether what is impossible under the limit of a row is impossible under these limits."""
     held = (limits.activations_on(rank) for rank in range(problem.ranks))
     return all(activations is not None and activations <= exact(row["activations"], "limit") for activations in held)
+
+
+def _holds(row: Mapping[str, Any], limits: Limits, problem: Problem) -> bool:
+    """Whether a schedule is within these limits because it is within its own."""
+    held = (limits.activations_on(rank) for rank in range(problem.ranks))
+    return all(activations is None or activations >= exact(row["activations"], "limit") for activations in held)
 
 
 def _schedule(place: Path, row: Mapping[str, Any]) -> Schedule:

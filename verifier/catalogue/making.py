@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 
-from verifier.all_microbatches.repeating import growth, placed
+from verifier.all_microbatches.repeating import growth, longer, placed
 from verifier.catalogue.cells import MULTIPLES, Cell
-from verifier.catalogue.lookup import lengthened, recorded, symmetric
+from verifier.catalogue.lookup import recorded, symmetric
 from verifier.families import build_family
 from verifier.formats import load, schedule_json, torch_csv, write_text
 from verifier.formats.source import Source
@@ -235,9 +235,10 @@ def own_orders(cell: Cell) -> Iterator[Schedule]:
 
 def longer_ones(schedule: Schedule, cell: Cell) -> Iterator[Schedule]:
     """A shorter schedule with more periods of the kernel that is proved to repeat in it, else with one that is put in."""
-    schedule_of_cell = lengthened(schedule, cell.problem, cell.costs)
-    if schedule_of_cell is not None:
-        yield schedule_of_cell
+    proof = growth(schedule, cell.costs)
+    repeated = longer(split_of(schedule, proof), cell.problem) if proof.status == PROVED else None
+    if repeated is not None:
+        yield repeated
         return
     question = Question(schedule.problem, cell.costs, cell.limits, 0)
     yield from (form.schedule(cell.problem) for form in placed(schedule, question))
