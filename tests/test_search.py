@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from itertools import islice
+from itertools import islice, takewhile
 
 import pytest
 from hypothesis import given, settings
@@ -309,6 +309,22 @@ def test_the_gap_of_an_epilogue_searched_apart_is_the_same_for_all_microbatches(
         problem = bidirectional(ranks, microbatches)
         result = improve(problem, model, Limits(ranks + 1), target=target, evaluations=2_000_000)
         assert result.ticks == target == ticks(result.schedule, model)
+
+
+def test_dualpipe_loses_its_time_in_the_drain():
+    """With its fill and kernel block for block, and only what is behind them changed, it is as short as any known one."""
+    model, dualpipe = CostModel.of(**COLUMNS[3]), build_family("dualpipe", 8, 64)
+    board = Board(bidirectional(8, 20), model, Limits(9), folded=True)
+    order = board.encode(build_family("dualpipe", 8, 20))
+    form = next(form for kernels in known_kernels(board) if (form := found_kernels(board, order, kernels)))
+    pool = Pool(board, [("dualpipe", form.order)], kernels=form.kernels, microbatches=1, seed=1)
+    pool.search(600_000, 501 + 6 * 26, lambda: False, EPILOGUE)
+    schedule = replace(form, order=pool.best.order).schedule(dualpipe.problem)
+    assert (ticks(schedule, model), ticks(dualpipe, model)) == (501 + 48 * 26, 515 + 48 * 26)
+    kept = [len(before) for before in (tuple(takewhile(lambda token: token != KERNEL, row)) for row in form.order)]
+    for rank, length in enumerate(kept):
+        turns = length + 2 * (64 - 20) // 2
+        assert schedule.order[rank][:turns] == dualpipe.order[rank][:turns]
 
 
 def test_kernel_forms_say_which_sizes_they_make():
