@@ -200,6 +200,14 @@ def test_sizes_that_are_not_there_start_from_a_shorter_schedule_made_longer(rank
     assert known(Problem(seed.problem.placement, (256, 255)), model, limits).seeds == ()
 
 
+@pytest.mark.parametrize(("name", "ranks"), [("bidirectional", 4), ("v", 4)])
+def test_limits_of_too_few_ranks_are_named_before_anything_is_looked_up(name, ranks):
+    options = ["--placement", name, "-P", str(ranks), "-M", "8", "--activations", "5,5", "--budget", "1"]
+    result = CliRunner().invoke(command, options, standalone_mode=False)
+    assert isinstance(result.exception, ScheduleError), result.exception
+    assert str(result.exception) == "limits.activations: expected one number or 4, one per rank; got 2"
+
+
 def test_other_problems_are_unknown():
     for problem in (
         Problem(bidirectional(4).placement, (5, 4)),

@@ -66,13 +66,15 @@ def known(problem: Problem, costs: CostModel, limits: Limits, place: Path | None
     Raises
     ------
     ScheduleError
-        If a file of the catalogue is damaged; one line says which.
+        If costs or limits do not fit the problem, or a file of the catalogue is damaged; one line says which.
 
     Examples
     --------
     >>> known(Problem(((0, 1),), (3,)), CostModel.of(), Limits())
     Known(seeds=(), recorded=None)
     """
+    costs.check(problem)
+    limits.check(problem.ranks)
     place = place or folder()
     if place is None:
         return Known()
